@@ -24,6 +24,7 @@ NAMES = (
     "lfw",
     "presets",
     "unsupervised",
+    "unlabeled_albums",
     "albums",
     "one_person",
     "identification",

@@ -121,7 +121,7 @@ def test_a_sentence_of_check_names_file_key_and_way_out():
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ("mine.toml --epochs 3", "No such option: --epochs. Did you mean --train.epochs or --joint.epochs?"),
+        ("mine.toml --epoch 3", "No such option: --epoch. Did you mean --epochs"),
         ("mine.toml --consensus.treshold 0.5", "Did you mean --consensus.threshold"),
         ("mine.toml more", "unexpected extra argument"),
     ],

@@ -174,9 +174,8 @@ def test_an_unknown_command_is_answered_with_the_nearest(words, suggestion):
         ("cdp label x --out y --max_cluster_size 9", "--max-cluster-size"),
         ("cdp run --out y --consensus.treshold 1", "--consensus.threshold"),
         ("cdp train x --epoch 3", "--epochs"),
-        ("cdp run --out y --epochs 3", "--train.epochs or --joint.epochs"),
-        ("cdp demo --batch 3", "--train.batch or --joint.batch"),
-        ("cdp data recipe mine.toml --epochs 3", "--train.epochs or --joint.epochs"),
+        ("cdp run --out y --epoch 3", "--epochs"),
+        ("cdp demo --batsh 3", "--batch"),
     ],
 )
 def test_an_unknown_option_is_answered_with_those_that_it_may_stand_for(words, suggestions):

@@ -15,6 +15,10 @@ from cdp.settings import settings_of
         ("--max-cluster-size 600 --max-cluster-size 700", {"consensus.max_cluster_size": 700}),
         ("--seed 3", {"seed": 3}),
         ("--joint.epochs 2.5 --train.epochs=3", {"joint.epochs": 2.5, "train.epochs": 3.0}),
+        # What both trainings have is set for both, unless one of them is named.
+        ("--epochs 3", {"train.epochs": 3.0, "joint.epochs": 3.0}),
+        ("--size 64 --joint.size 32", {"train.size": 64, "joint.size": 32}),
+        ("--no-flip", {"train.flip": False, "joint.flip": False}),
         ("--labeled-share=-1", {"joint.labeled_share": -1.0}),
         ("--min-votes=all", {"consensus.min_votes": None}),
         ("--split.labeled 1/4", {"split.labeled": 0.25}),
@@ -48,9 +52,8 @@ def test_options_become_values(args, expected):
 @pytest.mark.parametrize(
     ("args", "answer"),
     [
-        ("--epochs 3", "Did you mean --train.epochs or --joint.epochs?"),
-        ("--no-flip", "--no-train.flip"),
-        ("--size 3", "Did you mean --train.size or --joint.size?"),
+        ("--validation.x 3", "No such option: --validation.x."),
+        ("--epochs x", "[recipe-option-value-wrong]"),
         ("--max-cluster-sise 3", "--max-cluster-size"),
         ("--qqq 3", "No such option: --qqq."),
         ("--no-k", "No such option: --no-k."),

@@ -76,6 +76,7 @@ ON_DEVICES = {
     "train_joint": "cdp.nets.joint",
     "extract_views": "cdp.nets.extract",
     "each_knn_graph": "cdp.knn.model_graphs",
+    "time_steps": "cdp.nets.step_times",
 }
 
 

@@ -24,6 +24,7 @@ from cdp.cli.app import print_table
 from cdp.collection.collection import Collection
 from cdp.collection.corrections import read_journal
 from cdp.collection.numbering import Changes
+from cdp.run.forecast import shown_time
 from cdp.run.runner import Listener
 from cdp.run.stages import Record, Stage
 from cdp.runtime.progress import make_bars
@@ -339,10 +340,13 @@ class Terminal(Listener):
             )
         self.bars.update(self.tasks[step], completed=done, total=total or None)
 
-    def finished(self, stage: Stage, record: Record, *, fresh: bool, at: int, n_stages: int) -> None:
+    def finished(
+        self, stage: Stage, record: Record, *, fresh: bool, at: int, n_stages: int, left: float | None = None
+    ) -> None:
         """The stage's line."""
         self.clear()
         mark, words = ("[dim]=[/]", "[dim]kept[/]") if fresh else ("[green]✓[/]", f"{record.seconds:7.1f} s")
+        words += f"  [dim]about {shown_time(left)} left[/]" if left and left >= 60 else ""
         self.bars.console.print(
             f"{mark} {at:2d}/{n_stages}  {escape(f'{stage.name:<34}')} {words}", highlight=False
         )
@@ -350,6 +354,11 @@ class Terminal(Listener):
     def message(self, stage: Stage, sentence: str) -> None:  # noqa: ARG002
         """The sentence under the stage's line."""
         say(self.bars.console, f"         {sentence}")
+
+    def note(self, sentence: str) -> None:
+        """The sentence on a line of its own."""
+        self.clear()
+        say(self.bars.console, sentence)
 
     def clear(self) -> None:
         """Take all bars away."""
@@ -375,14 +384,21 @@ class JsonLines(Listener):
             self._last = now
             say_line("progress", {"step": step, "done": done, "total": total})
 
-    def finished(self, stage: Stage, record: Record, *, fresh: bool, at: int, n_stages: int) -> None:
+    def finished(
+        self, stage: Stage, record: Record, *, fresh: bool, at: int, n_stages: int, left: float | None = None
+    ) -> None:
         """A stage is done."""
         cost = {"seconds": round(record.seconds, 3), "peak_memory": record.peak_memory}
-        say_line("finished", {"stage": stage.name, "fresh": fresh, "at": at, "of": n_stages, **cost})
+        about = {"left": None if left is None else round(left), **cost}
+        say_line("finished", {"stage": stage.name, "fresh": fresh, "at": at, "of": n_stages, **about})
 
     def message(self, stage: Stage, sentence: str) -> None:
         """A sentence of a stage that is done."""
         say_line("message", {"stage": stage.name, "sentence": sentence})
+
+    def note(self, sentence: str) -> None:
+        """A sentence about the whole run."""
+        say_line("note", {"sentence": sentence})
 
 
 def say_line(event: str, about: dict[str, Any]) -> None:

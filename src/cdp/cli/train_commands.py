@@ -242,7 +242,6 @@ FLAGS = {
     "labeled_share": "--lambda",
     "one_classifier": "--one-classifier",
     "color": "--color/--grey",
-    "enlarge": "--enlarge",
     "tensorboard": "--tensorboard",
 }
 

@@ -133,7 +133,8 @@ def _shares(recipe: RunRecipe) -> Iterator[InputError]:
             code="recipe-shares-too-large",
             keys=("split.validation", "split.probes", "split.distractors"),
         )
-    if split.use_parts > split.unlabeled_parts:
+    # 0 parts are as many as the data allow, and are looked at again once that is known.
+    if split.unlabeled_parts and split.use_parts > split.unlabeled_parts:
         yield InputError(
             f"split.use_parts = {split.use_parts}: there are {split.unlabeled_parts} unlabeled parts; use as many "
             "at most, or raise split.unlabeled_parts.",

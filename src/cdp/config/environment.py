@@ -6,7 +6,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Literal
 
-from cdp.config.checks import check_without_images, frozen_file, member_names
+from cdp.config.checks import check_without_images, frozen_file, member_names, trained_members
 from cdp.config.sections import RunRecipe
 from cdp.data.views import looks_like_views
 from cdp.errors import InputError
@@ -129,7 +129,8 @@ def check_networks(recipe: RunRecipe) -> bool:
         except InputError as error:
             raise InputError(f"{key}: {error}", **error.details(key=key)) from None
         for section in (recipe.train,) if at else (recipe.train, recipe.joint):
-            if section.size < entry.least_size:
+            # 0 is chosen by the images, and no smaller than the network can see.
+            if section.size and section.size < entry.least_size:
                 raise InputError(
                     f"{key}: {name} needs images of {entry.least_size} pixels a side or more, {section.section}.size "
                     f"is {section.size}; choose a larger size or a small network (cdp train --list-networks).",
@@ -140,3 +141,13 @@ def check_networks(recipe: RunRecipe) -> bool:
                     found=section.size,
                 )
     return True
+
+
+def least_size(recipe: RunRecipe) -> int:
+    """Pixels a side that the trained networks need at least; 0 without torch."""
+    if find_spec("torch") is None:
+        return 0
+    from cdp.nets.trunks import find_trunk
+
+    names = [name.partition(":")[0] for name in trained_members(recipe)]
+    return max((find_trunk(name).least_size for name in names), default=0)

@@ -75,16 +75,25 @@ class SplitSection(_Section):
     """How data.images or data.embeddings is parted; no identity is in two parts."""
 
     section: ClassVar[str] = "split"
-    labeled: float = share(1 / 11, "Labeled share of what the test parts leave.", above=0)
+    labeled: float = share(
+        -1.0,
+        "Labeled share of what the test parts leave; -1 = an eleventh, or more where that would be fewer than 30 identities.",
+        above=0,
+        also=-1,
+    )
     unlabeled_parts: int = setting(
-        10, "Equal unlabeled parts made of the rest.", meaning="a number of parts", low=1
+        0,
+        "Equal unlabeled parts made of the rest; 0 = as many as make each about as large as the labeled part.",
+        meaning="a number of parts",
+        low=0,
     )
     use_parts: int = setting(
         0, "How many of the unlabeled parts are used; 0 = all.", meaning="a number of parts", low=0
     )
     validation: float = share(
         -1.0,
-        "Share of all images used to choose the threshold; -1 = an eleventh where it is tuned, else none.",
+        "Share of all images used to choose the threshold; -1 = an eleventh where it is tuned, or more where that would be fewer than "
+        "22 identities; else none.",
         below=1,
         also=-1,
     )
@@ -136,6 +145,14 @@ class CommitteeSection(_Section):
 class _Training(_Section, TrainingSettings):
     """The fields of `cdp.nets.recipe.Recipe` without its seed."""
 
+    size: int = setting(
+        0,
+        "Pixels a side that the network sees; 0 = 32, or 64 where the shorter side of the images is mostly 48 pixels or more.",
+        meaning="pixels a side",
+        low=8,
+        also=0,
+    )
+
     def __post_init__(self) -> None:
         check_settings(self, self.section)
         TrainingSettings.__post_init__(self)
@@ -162,6 +179,10 @@ class JointSection(JointLoss, _Training):
 
     section: ClassVar[str] = "joint"
     epochs: float = setting_like(TrainingSettings, "epochs", 8)
+    least_precision: float = share(
+        0.4,
+        "Labels whose expected precision is below it are not trained on: the run ends with them; 0 = any are trained on.",
+    )
     rounds: int = setting(
         1,
         "How often labels are made: 1 = as in the paper; 2 or more = base and committee are trained again on the labels "

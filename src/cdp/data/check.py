@@ -1,4 +1,4 @@
-"""The scan for images that cannot be read, before anything is computed from them."""
+"""The scan of images before anything is computed from them: how large they are, and which cannot be read."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from queue import Queue
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from cdp.blocks import spans
 from cdp.data.images import Source, decode
@@ -21,6 +21,9 @@ from cdp.storage.files import writing_file
 from cdp.types.manifest import Manifest
 
 _PICTURES_PER_BLOCK = 256
+
+Seen: TypeAlias = tuple[int, int] | str
+"""Width and height of an image; or, of one that cannot be read, the reason."""
 
 
 class Unreadable(NamedTuple):
@@ -36,36 +39,47 @@ def check_images(manifest: Manifest, threads: int = 0, progress: Progress = no_p
 
     As many processes decode as `threads` says; 0 = as many as there are cores.
     """
-    pictures = list(dict.fromkeys(manifest.locations))
-    n_workers = min(count_threads(threads), -(-len(pictures) // _PICTURES_PER_BLOCK))
-    found: dict[str, str] = {}
-    # Python threads would wait for each other: most of the time on small images is spent outside the decoder.
-    with _scanners(manifest.root, n_workers) as scan:
-        blocks = spans(len(pictures), _PICTURES_PER_BLOCK)
-        scanned = map_blocks(lambda span: scan(pictures[span[0] : span[1]]), blocks, n_workers)
-        for (_, done), reasons in zip(blocks, scanned, strict=True):
-            found |= reasons
-            progress("images", done, len(pictures))
+    seen = look_at_images(manifest.root, manifest.locations, threads, progress)
     return [
-        Unreadable(row, location, found[location])
+        Unreadable(row, location, reason)
         for row, location in enumerate(manifest.locations)
-        if location in found
+        if isinstance(reason := seen[location], str)
     ]
 
 
+def look_at_images(
+    root: str, locations: Iterable[str], threads: int = 0, progress: Progress = no_progress
+) -> dict[str, Seen]:
+    """Location -> what is seen there; every picture is decoded in full, once.
+
+    Headers alone would be faster, but a file that is cut off has a good one, and would stop a run hours later.
+    """
+    pictures = list(dict.fromkeys(locations))
+    n_workers = min(count_threads(threads), -(-len(pictures) // _PICTURES_PER_BLOCK))
+    found: dict[str, Seen] = {}
+    # Python threads would wait for each other: most of the time on small images is spent outside the decoder.
+    with _scanners(root, n_workers) as scan:
+        blocks = spans(len(pictures), _PICTURES_PER_BLOCK)
+        scanned = map_blocks(lambda span: scan(pictures[span[0] : span[1]]), blocks, n_workers)
+        for (_, done), seen in zip(blocks, scanned, strict=True):
+            found |= seen
+            progress("images", done, len(pictures))
+    return found
+
+
 @contextmanager
-def _scanners(root: str, n_workers: int) -> Iterator[Callable[[list[str]], dict[str, str]]]:
+def _scanners(root: str, n_workers: int) -> Iterator[Callable[[list[str]], dict[str, Seen]]]:
     """A function that scans a block, in this process or in whichever worker process is free."""
     if n_workers < 2:
         source = Source(root)
-        yield lambda block: find_unreadable(source, block)
+        yield lambda block: look_at_block(source, block)
         return
     idle: Queue[CheckWorker] = Queue()
     workers = [CheckWorker(root) for _ in range(n_workers)]
     for worker in workers:
         idle.put(worker)
 
-    def scan(block: list[str]) -> dict[str, str]:
+    def scan(block: list[str]) -> dict[str, Seen]:
         worker = idle.get()
         try:
             return worker.scan(block)
@@ -105,15 +119,16 @@ def write_unreadable(
         write_csv(partial, columns)
 
 
-def find_unreadable(source: Source, locations: Sequence[str]) -> dict[str, str]:
-    """Location -> reason for those that cannot be read or decoded."""
-    reasons = {}
+def look_at_block(source: Source, locations: Sequence[str]) -> dict[str, Seen]:
+    """`look_at_images` for some of them, in this process."""
+    seen: dict[str, Seen] = {}
     for location in locations:
         try:
-            decode(source.read(location))
+            height, width = decode(source.read(location)).shape[:2]
+            seen[location] = (width, height)
         except InputError as error:
-            reasons[location] = str(error)
-    return reasons
+            seen[location] = str(error)
+    return seen
 
 
 class CheckWorker:
@@ -126,8 +141,8 @@ class CheckWorker:
         self._root = root
         self._process: subprocess.Popen[str] | None = None
 
-    def scan(self, locations: Sequence[str]) -> dict[str, str]:
-        """`find_unreadable` in the worker; where that kills it, the image that does so is found by halving."""
+    def scan(self, locations: Sequence[str]) -> dict[str, Seen]:
+        """`look_at_block` in the worker; where that kills it, the image that does so is found by halving."""
         answer = self._ask(locations)
         if answer is not None:
             return answer
@@ -136,7 +151,7 @@ class CheckWorker:
         middle = len(locations) // 2
         return self.scan(locations[:middle]) | self.scan(locations[middle:])
 
-    def _ask(self, locations: Sequence[str]) -> dict[str, str] | None:
+    def _ask(self, locations: Sequence[str]) -> dict[str, Seen] | None:
         if self._process is None:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "cdp.data.check", self._root],
@@ -150,11 +165,11 @@ class CheckWorker:
         try:
             self._process.stdin.write(json.dumps(list(locations)) + "\n")
             self._process.stdin.flush()
-            answer: dict[str, str] = json.loads(self._process.stdout.readline())
+            answer: dict[str, Any] = json.loads(self._process.stdout.readline())
         except (BrokenPipeError, json.JSONDecodeError):
             self.stop()
             return None
-        return answer
+        return {name: one if isinstance(one, str) else (one[0], one[1]) for name, one in answer.items()}
 
     def stop(self) -> None:
         """End the process, if it runs."""
@@ -167,4 +182,4 @@ class CheckWorker:
 if __name__ == "__main__":  # the worker process: answer one line of standard input after the other
     images = Source(sys.argv[1])
     for line in sys.stdin:
-        print(json.dumps(find_unreadable(images, json.loads(line))), flush=True)
+        print(json.dumps(look_at_block(images, json.loads(line))), flush=True)

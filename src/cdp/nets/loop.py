@@ -97,7 +97,7 @@ def train_network(
     # The device is not part of the key: a run may go on elsewhere.
     start = [hash_start(options.start_from, name)] if options.start_from else []
     key = RunKey(
-        hash_values(name, recipe.as_dict(), [space.key for space in spaces], *start),
+        hash_values(name, recipe.key_values(), [space.key for space in spaces], *start),
         tuple(space.n_classes for space in spaces),
     )
     if world.is_first:

@@ -143,7 +143,7 @@ class OnnxEmbedder:
         # A model of 112 x 96 pixels wants the middle 96 columns of a face on the template of 112 x 112.
         is_square = about.size[0] == about.size[1]
         self.pixel_format = PixelFormat(
-            max(about.size), about.color != "gray", enlarge=True, middle=None if is_square else about.size
+            max(about.size), about.color != "gray", middle=None if is_square else about.size
         )
         self.inputs: Mapping[str, Any] = about.as_plain()
         self.assumed = about.assumed

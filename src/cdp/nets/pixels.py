@@ -14,7 +14,7 @@ import numpy as np
 from numpy.lib.format import open_memmap
 
 from cdp.blocks import spans
-from cdp.data.images import ImageReader, image_size, open_images
+from cdp.data.images import ImageReader, open_images
 from cdp.errors import InputError, StoreError
 from cdp.nets.recipe import Recipe
 from cdp.runtime.memory import parse_bytes
@@ -34,23 +34,19 @@ class PixelFormat:
     """What form the images take.
 
     Attributes:
-        size: pixels a side of the square that an image is brought to.
+        size: pixels a side of the square that an image is brought to; smaller ones are enlarged.
         color: three channels, else one of gray.
-        enlarge: whether small images may be enlarged.
-        least: the shorter side that an image must have, where it may not be.
         middle: height and width of the part that is cut out of the middle of the square; None = all of it.
     """
 
     size: int
     color: bool = True
-    enlarge: bool = False
-    least: int = 0
     middle: tuple[int, int] | None = None
 
     @classmethod
     def of(cls, recipe: Recipe) -> PixelFormat:
-        """The form that a recipe stores images in; the crop sets the least size."""
-        return cls(recipe.stored_size, recipe.color, recipe.enlarge, recipe.size)
+        """The form that a recipe stores images in."""
+        return cls(recipe.stored_size, recipe.color)
 
     @property
     def shape(self) -> tuple[int, int, int]:
@@ -169,8 +165,6 @@ def decode_rows(
     reasons = {}
     for row in range(start, stop):
         try:
-            if pixel_format.least and not pixel_format.enlarge:
-                _refuse_small(reader, row, pixel_format.least)
             pixels = reader.image(row, color=pixel_format.color, size=pixel_format.size)
         except InputError as error:
             if not skip_unreadable:
@@ -179,18 +173,3 @@ def decode_rows(
         else:
             block[row - start] = pixel_format.cut(pixels).transpose(2, 0, 1)
     return block, reasons
-
-
-def _refuse_small(reader: ImageReader, row: int, least: int) -> None:
-    size = image_size(reader.read(row))  # None: the decoder says what is wrong with it
-    if size is not None and min(size) < least:
-        height, width = size
-        raise InputError(
-            f"{reader.manifest.describe(row)}: the image has {width} x {height} pixels, the crop {least} x {least}; "
-            "leave the image out, choose a smaller --size, or allow it with --enlarge.",
-            code="image-smaller-than-crop",
-            row=row,
-            width=width,
-            height=height,
-            least=least,
-        )

@@ -53,7 +53,6 @@ class TrainingSettings:
         0.0, "Most that an image is turned, in degrees.", meaning="degrees", low=0, high=180
     )
     zoom: float = share(0.0, "Most that an image is scaled, as a share of its side.", high=0.9)
-    enlarge: bool = setting(False, "Allow images smaller than the crop.")
     sample_classes: float = share(1.0, "Share of the classes that one step sees; 1 = all.", above=0)
     shard_classes: bool = setting(
         False, "Keep a part of every classifier on each process instead of all of it on all."
@@ -99,9 +98,23 @@ class TrainingSettings:
         """Whether classifiers are sharded or sampled."""
         return self.sample_classes < 1 or self.shard_classes
 
+    @property
+    def idle(self) -> frozenset[str]:
+        """Settings that cannot change the trained network, as the others are: another value is no reason to train again.
+
+        Memory order and compilation are among them as threads and devices are: with another, networks round differently.
+        """
+        idle = {"channels_last", "compile"}
+        idle |= {"margin", "logit_scale"} if self.loss == "softmax" else set()
+        return frozenset(idle if self.loss == "arcface" else idle | {"dropout"})
+
     def as_dict(self) -> dict[str, Any]:
         """Plain values."""
         return asdict(self)
+
+    def key_values(self) -> dict[str, Any]:
+        """Plain values of the settings that are not idle."""
+        return {name: value for name, value in self.as_dict().items() if name not in self.idle}
 
 
 @dataclass(frozen=True)

@@ -111,6 +111,29 @@ def tell_expectation(settings: LabelSettings) -> Callable[[Path], list[str]]:
     return tell
 
 
+def refuse_labels(labels: str, least: float) -> Callable[[Path], str]:
+    """Why networks are not to be trained on labels: their expected precision is too low; nothing where it is not known.
+
+    Args:
+        labels: their folder in the run's folder.
+        least: precision that is asked for; 0 = none.
+    """
+
+    def refuse(folder: Path) -> str:
+        expected = read_json(folder / labels / "metrics.json", Results).expected
+        precision = None if expected is None else expected.precision.value
+        if precision is None or precision >= least:
+            return ""
+        return (
+            f"No network was trained on these labels: their expected precision is {precision:.2f}, less than {least:g} "
+            "(--least-precision), so most pairs in a group would be of different identities. Give more labeled identities (more folders, "
+            "or --split.labeled), weights to start from (--base.weights) or trained models (--network onnx:FILE; for photos of people, "
+            "cdp label downloads public ones), or train all the same with --least-precision 0."
+        )
+
+    return refuse
+
+
 def expectation_sentences(results: Results) -> list[str]:
     """Expected quality of the labels in one sentence; nothing without labeled identities."""
     expected = results.expected

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from cdp.config.checks import folder_name, frozen_file, member_names, network_names
+from cdp.config.checks import folder_name, frozen_file, member_names, network_names, trained_members
 from cdp.config.sections import JointSection, MeasureSettings, TrainSection
 from cdp.nets.recipe import TrainingSettings
 from cdp.run import evaluation, training
-from cdp.run.label_stage import LabelSettings, Round, label_images, tell_expectation
+from cdp.run.label_stage import LabelSettings, Round, label_images, refuse_labels, tell_expectation
 from cdp.run.parts import TEST_SOURCES, SplitSettings
 from cdp.run.sources import START, TEMPLATES, ResolvedRecipe, model_source, source_names
-from cdp.run.stages import Body, Stage
+from cdp.run.stages import Body, Stage, tell_nothing
 from cdp.scoring.settings import ConsensusSettings
 from cdp.settings import slice_of
 
@@ -55,9 +55,39 @@ def label_stage(settings: LabelSettings, needs: tuple[str, ...]) -> list[Stage]:
     makes = {f"{prefix}labels": f"{folder}labels"}
     return [
         Stage(
-            f"{prefix}label", "label", label_images, settings, needs, makes, tell=tell_expectation(settings)
+            f"{prefix}label",
+            "label",
+            label_images,
+            settings,
+            needs,
+            makes,
+            idle=idle_consensus(settings.consensus),
+            tell=tell_expectation(settings),
         )
     ]
+
+
+def idle_consensus(settings: ConsensusSettings) -> frozenset[str]:
+    """Settings of section 3.1 that cannot change the labels, as the others are; named as in the label stage's settings."""
+    idle: set[str] = set()
+    if settings.method == "exact":
+        idle |= {"recall"}
+    if settings.mediator in ("trees", "similarity"):
+        idle |= {"inputs"}
+    if settings.mediator != "vote":
+        idle |= {"min_votes"}
+    if settings.grouping != "components":
+        idle |= {"step"}
+    if settings.threshold is not None:
+        idle |= {"beta", "min_precision"}
+    if settings.soft_depth == 0:
+        idle |= {"soft_decay"}
+    return frozenset(f"consensus.{name}" for name in idle)
+
+
+def _idle_training(training: TrainingSettings) -> frozenset[str]:
+    # Of the weights that training starts from, the contents count: they are an input.
+    return frozenset({"start_from", *(f"training.{name}" for name in training.idle)})
 
 
 def make_stages(resolved: ResolvedRecipe, labeler: Labeler = label_stage) -> list[Stage]:
@@ -158,6 +188,8 @@ class _Stages:
             | {"counts": "parts/counts.json"},
             # Its tables say where the user's images are stored.
             is_shared=False,
+            idle=self.idle_split(),
+            tell=training.tell_few if self.is_from_scratch else tell_nothing,
             unmoved={
                 **dict.fromkeys(
                     ("labeled", *self.validation, *self.tests, *self.protocol), ("split.use_parts", "folds")
@@ -165,6 +197,18 @@ class _Stages:
                 **dict.fromkeys(("unlabeled", "counts"), ("folds",)),
             },
         )
+
+    def idle_split(self) -> frozenset[str]:
+        """Shares of what is not split here."""
+        data = self.recipe.data
+        shares = {"labeled", "unlabeled_parts", "use_parts"} if not data.is_split_here else set()
+        return frozenset(f"split.{name}" for name in shares | (set() if data.test else {"test_probes"}))
+
+    @property
+    def is_from_scratch(self) -> bool:
+        """Whether networks are trained that start from nothing but the labeled part."""
+        is_trained = self.resolved.facts.kind == "images" and bool(trained_members(self.recipe))
+        return is_trained and not self.recipe.base.weights
 
     def views(self, models: tuple[str, ...], parts: tuple[str, ...]) -> Stage:
         is_test = parts == self.tests
@@ -184,7 +228,10 @@ class _Stages:
     def train(self, model: Model, part: str) -> Stage:
         settings = self.network_settings(model, part, self.recipe.train)
         makes, needs = {model.artifact: model.artifact}, (part, *self.start(model))
-        return Stage(f"train {model.title}", "train", training.train_network, settings, needs, makes)
+        idle = _idle_training(settings.training)
+        return Stage(
+            f"train {model.title}", "train", training.train_network, settings, needs, makes, idle=idle
+        )
 
     def start(self, model: Model) -> tuple[str, ...]:
         """The weights that a network starts from, as an artifact; only the base does."""
@@ -195,7 +242,10 @@ class _Stages:
         settings = self.network_settings(model, "labeled, unlabeled", self.recipe.joint)
         makes = {model.artifact: model.artifact}
         needs = (*_TRAINED_ON, *self.start(model))
-        return Stage("train with all labels", "bound", training.train_bound, settings, needs, makes)
+        idle = _idle_training(settings.training)
+        return Stage(
+            "train with all labels", "bound", training.train_bound, settings, needs, makes, idle=idle
+        )
 
     def network_settings(
         self, model: Model, part: str, section: TrainSection | JointSection
@@ -227,7 +277,16 @@ class _Stages:
             settings = training.StartedJointSettings(*common, self.recipe.base.weights)
         seen = (name for teacher in teachers for name in teacher.seen(["unlabeled"]))
         needs = (*_TRAINED_ON, f"{labels.prefix}labels", *seen, *self.start(model))
-        return Stage(name, "joint", training.train_on_both, settings, needs, {model.artifact: model.artifact})
+        return Stage(
+            name,
+            "joint",
+            training.train_on_both,
+            settings,
+            needs,
+            {model.artifact: model.artifact},
+            idle=_idle_training(settings.training),
+            refuse=refuse_labels(settings.labels, joint.least_precision),
+        )
 
     def embed(self, model: Model, parts: tuple[str, ...]) -> Stage:
         kind = "test" if parts == self.tests else "embed"

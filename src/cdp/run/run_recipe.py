@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from cdp.collection.collection import Collection
@@ -14,6 +14,7 @@ from cdp.config.checks import frozen_file, member_names
 from cdp.config.sections import RunRecipe
 from cdp.config.writing import write_recipe
 from cdp.errors import InputError
+from cdp.run.forecast import TimedForecast
 from cdp.run.plan import make_stages
 from cdp.run.pool import Pool
 from cdp.run.record import make_record, now
@@ -68,30 +69,65 @@ def run_recipe(
         BusyError: another run is at work in the folder.
         StoreError: the disk is full; the same call goes on later.
     """
-    resolved = prepare(recipe)
+    listener = listener or Listener()
     root = Path(out).absolute()
     folder = run_folder(root)
     started = now()
     refuse_other_folder(root, RUN, "cdp run")
+    resolved = prepare(recipe, _memory(folder), listener.progress)
+    for sentence in resolved.said:
+        listener.note(sentence)
     with alone_in(folder):
         ledger = Ledger(folder)
         ledger.open()
-        stages = make_stages(resolved)
-        _refuse_inputs_among(stages, resolved.recipe, folder)
+        if resolved.facts.scan is not None:
+            resolved.facts.scan.save(_memory(folder), folder)
+        _refuse_inputs_among(make_stages(resolved), resolved.recipe, folder)
         write_text(folder / "recipe.toml", write_recipe(resolved.recipe))
-        ran = run_stages(
-            stages,
-            ledger,
-            listener or Listener(),
-            hash_sources(resolved, ledger),
-            resolved.recipe.engine,
-            given=resolved.sources,
-        )
+        resolved, ran = _run_stages(resolved, ledger, listener)
         record = make_record(resolved, folder, ran, started, command)
         write_run_record(folder / "run.json", record)
         labels = next(one.stage.settings for one in ran if "labels" in one.stage.makes)
         collection, record = publish_collection(root, folder, labels, record, ledger.hashes)
     return Outcome(root, root / REPORT, record, collection)
+
+
+def _run_stages(
+    resolved: ResolvedRecipe, ledger: Ledger, listener: Listener
+) -> tuple[ResolvedRecipe, list[Ran]]:
+    """Every stage, or those up to labels that no network is to be trained on, with a note that says so."""
+    recipe = resolved.recipe
+    sources = hash_sources(resolved, ledger)
+
+    def run(stages: Sequence[Stage]) -> list[Ran]:
+        forecast = TimedForecast(stages, recipe.engine)
+        return run_stages(
+            stages,
+            ledger,
+            listener,
+            sources,
+            recipe.engine,
+            given=resolved.sources,
+            forecast=forecast,
+            may_stop=True,
+        )
+
+    stages = make_stages(resolved)
+    ran = run(stages)
+    if len(ran) == len(stages):
+        return resolved, ran
+    why = stages[len(ran)].refuse(ledger.folder)
+    n_rounds = sum(one.stage.group == "label" for one in ran)
+    if n_rounds < recipe.joint.rounds:
+        # Labels of a round between have no scored pairs; the same labels are made once more, as the last ones.
+        shorter = replace(recipe, joint=replace(recipe.joint, rounds=n_rounds))
+        ran = run(only(make_stages(replace(resolved, recipe=shorter)), ["labels"]))
+    return replace(resolved, notes=(*resolved.notes, why)), ran
+
+
+def _memory(folder: Path) -> Path:
+    """Where a run remembers what was seen of its images."""
+    return folder / "stages" / "images.json"
 
 
 def run_folder(root: Path) -> Path:
@@ -150,8 +186,9 @@ def sources_for(stages: Sequence[Stage], resolved: ResolvedRecipe, ledger: Ledge
 
 def plan_recipe(recipe: RunRecipe, out: str | Path) -> list[Planned]:
     """What a run would do, and why; nothing is written."""
-    resolved = prepare(recipe)
-    ledger = Ledger(run_folder(Path(out).absolute()))
+    folder = run_folder(Path(out).absolute())
+    resolved = prepare(recipe, _memory(folder))
+    ledger = Ledger(folder)
     return plan_stages(make_stages(resolved), ledger, hash_sources(resolved, ledger))
 
 

@@ -27,11 +27,16 @@ class Listener:
     def progress(self, step: str, done: int, total: int) -> None:
         """A stage goes on."""
 
-    def finished(self, stage: Stage, record: Record, *, fresh: bool, at: int, n_stages: int) -> None:
-        """A stage is done, or was fresh already."""
+    def finished(
+        self, stage: Stage, record: Record, *, fresh: bool, at: int, n_stages: int, left: float | None = None
+    ) -> None:
+        """A stage is done, or was fresh already; about `left` seconds of training and embedding are to come, if that is known."""
 
     def message(self, stage: Stage, sentence: str) -> None:
         """A message about a finished stage."""
+
+    def note(self, sentence: str) -> None:
+        """A message about the whole run."""
 
 
 @dataclass(frozen=True)
@@ -52,6 +57,19 @@ class Ran:
     fresh: bool
 
 
+class Forecast:
+    """Called before and after stages to say how long the rest takes; says nothing unless a subclass does."""
+
+    def before(
+        self, stages: Sequence[Stage], ledger: Ledger, digests: Mapping[str, str], listener: Listener
+    ) -> None:
+        """The first of these stages is about to run."""
+
+    def after(self, ran: Ran) -> float | None:  # noqa: ARG002
+        """A stage is done, or was fresh already; how many seconds are left, if that is known."""
+        return None
+
+
 def run_stages(
     stages: Sequence[Stage],
     ledger: Ledger,
@@ -60,6 +78,9 @@ def run_stages(
     engine: EngineSection,
     pool: Pool | None = None,
     given: Sources | None = None,
+    *,
+    forecast: Forecast | None = None,
+    may_stop: bool = False,
 ) -> list[Ran]:
     """Bring every stage up to date, in order.
 
@@ -71,6 +92,8 @@ def run_stages(
         engine: what it may take of the machine.
         pool: what other runs have made, to take from and to give to.
         given: what the user gives, for stages that read it.
+        forecast: how long the rest takes, for who waits.
+        may_stop: whether a stage may refuse to run, where the run ends; studies measure what comes of it.
     """
     digests = dict(sources)
     # Steps inside a stage are shared like stages are.
@@ -81,6 +104,10 @@ def run_stages(
         record = ledger.read(stage)
         why = ledger.why_stale(stage, record, digests)
         record = None if why else record
+        if may_stop and stage.refuse(ledger.folder):
+            break
+        if record is None and forecast is not None:
+            forecast.before(stages[at - 1 :], ledger, digests, listener)
         with disk_errors(stage.name, "what is done is kept"):
             if record is None and pool is not None:
                 record = pool.fetch(stage, stage.key(digests), ledger)
@@ -92,7 +119,8 @@ def run_stages(
                 pool.publish(stage, record, ledger)
         digests |= record.makes
         ran.append(Ran(stage, record, is_fresh))
-        listener.finished(stage, record, fresh=is_fresh, at=at, n_stages=len(stages))
+        left = None if forecast is None else forecast.after(ran[-1])
+        listener.finished(stage, record, fresh=is_fresh, at=at, n_stages=len(stages), left=left)
         for sentence in stage.tell(ledger.folder):
             listener.message(stage, sentence)
     return ran

@@ -12,13 +12,16 @@ from typing import Any, Literal
 import numpy as np
 
 from cdp.config.checks import check_recipe, folder_name, frozen_file, network_names, trained_members
-from cdp.config.environment import check_environment, source_kind
+from cdp.config.environment import check_environment, least_size, source_kind
 from cdp.config.sections import RunRecipe
 from cdp.data.ijb import TemplateProtocol, read_templates
 from cdp.data.image_names import ImageNames
 from cdp.data.manifests import merge_manifests, read_manifest
 from cdp.data.views import looks_like_views, read_identity_names, read_views
 from cdp.errors import InputError
+from cdp.run import choices
+from cdp.run.image_scan import ImageScan, scan_images
+from cdp.runtime.progress import Progress, no_progress
 from cdp.storage.array_files import naming, open_npy
 from cdp.types import Views
 from cdp.types.arrays import LongArray
@@ -29,7 +32,6 @@ PROBE_PARTS = ("probes", "distractors")
 TEMPLATES = "templates"
 TEMPLATE_IMAGES = "template images"
 START = "starting weights"
-_VALIDATION_SHARE = 1 / 11
 _TEST_SHARE = 0.1
 
 
@@ -41,21 +43,47 @@ class Facts:
         kind: images, which networks are trained on, or embeddings.
         unlabeled_known: whether every unlabeled image has a true identity.
         models: the base and the committee of given embeddings; empty for images.
+        identities: those with two images or more in what is to be split; None if it is split already, or not known.
+        least_size: pixels a side that the networks need at least.
+        scan: what was seen of the images; None if they were not looked at.
     """
 
     kind: Kind
     unlabeled_known: bool = True
     models: tuple[str, ...] = ()
+    identities: int | None = None
+    least_size: int = 0
+    scan: ImageScan | None = field(default=None, compare=False, repr=False)
 
 
 class Sources:
     """What a recipe starts from, each read once, when it is first asked for."""
 
-    def __init__(self, recipe: RunRecipe) -> None:
+    def __init__(self, recipe: RunRecipe, scan: ImageScan | None = None) -> None:
         self._recipe = recipe
-        self.manifest = cache(partial(read_source, recipe))
+        self._read = cache(partial(read_source, recipe))
+        self._scan = scan
         self.views = cache(partial(views_of_source, recipe))
         self.templates = cache(partial(read_template_images, recipe))
+
+    def manifest(self, name: str) -> Manifest:
+        """The images of a source, without those that cannot be read."""
+        return self._read(name) if self._scan is None else self._scan.readable(name, self._read(name))
+
+    def scanned(self, memory: Path | None, progress: Progress) -> tuple[Sources, ImageScan]:
+        """The same sources without what cannot be read, and what was seen; `memory` is the file of an earlier scan."""
+        manifests = {name: self._read(name) for name in self.names}
+        scan = scan_images(manifests, memory, self._recipe.engine.threads, progress)
+        if lost := scan.unreadable.get(TEMPLATE_IMAGES):
+            raise InputError(
+                f"data.template_images: {lost[0].location}: {lost[0].reason} The protocol names it, so it cannot be left out.",
+                code="template-image-unreadable",
+                file=lost[0].location,
+                count=len(lost),
+            )
+        fresh = Sources(self._recipe, scan)
+        fresh._read = self._read
+        return fresh, scan
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -73,12 +101,15 @@ class ResolvedRecipe:
     """A recipe in which nothing is left to be decided, and a sentence for each thing that was left out.
 
     Attributes:
+        notes: what was left out, for who reads the result.
+        said: what was chosen and found, for who waits.
         given: what was read of the sources already.
     """
 
     recipe: RunRecipe
     facts: Facts
     notes: tuple[str, ...] = ()
+    said: tuple[str, ...] = ()
     given: Sources | None = field(default=None, compare=False, repr=False)
 
     @cached_property
@@ -224,9 +255,14 @@ def rows_of_part(table: Manifest, sources: Mapping[str, Views]) -> list[tuple[Vi
 def look_at(recipe: RunRecipe, given: Sources | None = None) -> Facts:
     """Read the sources' tables, not their pixels."""
     sources = given or Sources(recipe)
+    identities = None
+    if recipe.data.is_split_here:
+        table = sources.manifest("images")
+        identities = int((table.sizes > 1).sum()) * (4 if recipe.data.rotations else 1)
     if source_kind(recipe) == "images":
         name = "images" if recipe.data.is_split_here else "unlabeled images"
-        return Facts("images", bool((sources.manifest(name).identities >= 0).all()))
+        is_known = bool((sources.manifest(name).identities >= 0).all())
+        return Facts("images", is_known, identities=identities, least_size=least_size(recipe))
     models = {
         path: views.names for name in source_names(recipe) for path, views in sources.views(name).items()
     }
@@ -241,22 +277,50 @@ def look_at(recipe: RunRecipe, given: Sources | None = None) -> Facts:
                 found=tuple(models[other]),
             )
     own_names = tuple(network_names(recipe)) if not looks_like_views(first) else models[first]
-    return Facts("embeddings", models=own_names)
+    return Facts("embeddings", models=own_names, identities=identities)
 
 
-def prepare(recipe: RunRecipe) -> ResolvedRecipe:
-    """Check a recipe and decide what it leaves open; nothing is written."""
+def prepare(
+    recipe: RunRecipe, memory: Path | None = None, progress: Progress = no_progress
+) -> ResolvedRecipe:
+    """Check a recipe, look at its images and decide what it leaves open; nothing is written.
+
+    Args:
+        memory: file of an earlier scan of the images.
+        progress: of the scan.
+    """
     check_recipe(recipe)
     check_environment(recipe)
     sources = Sources(recipe)
-    return replace(resolve(recipe, look_at(recipe, sources)), given=sources)
+    facts = look_at(recipe, sources)
+    if facts.kind == "images":
+        sources, scan = sources.scanned(memory, progress)
+        facts = replace(look_at(recipe, sources), scan=scan)
+    resolved = replace(resolve(recipe, facts), given=sources)
+    check_recipe(resolved.recipe)
+    return resolved
 
 
 def resolve(recipe: RunRecipe, facts: Facts) -> ResolvedRecipe:
     """Decide what the recipe leaves open (-1 and `auto`), and leave out what cannot be measured, with a sentence."""
     is_trained = facts.kind == "images" and bool(trained_members(recipe))
-    resolved = ResolvedRecipe(resolve_shares(recipe, is_trained), facts)
-    notes, consensus = [], resolved.recipe.consensus
+    chosen = resolve_shares(recipe, is_trained, facts.identities)
+    said = choices.split_sentences(recipe.split, chosen.split, facts.identities)
+    pixels: list[str] = []
+    if is_trained:
+        chosen = choices.with_sizes(chosen, facts.scan, facts.least_size)
+    if facts.scan is not None:
+        pixels = choices.image_sentences(chosen, facts.scan, is_trained)
+        sizes = choices.size_sentences(recipe, chosen, facts.scan) if is_trained else []
+        said = [*pixels, *said, *sizes]
+    resolved = _resolve_consensus(recipe, ResolvedRecipe(chosen, facts), is_trained)
+    return replace(resolved, notes=(*pixels, *resolved.notes), said=tuple(said))
+
+
+def _resolve_consensus(recipe: RunRecipe, resolved: ResolvedRecipe, is_trained: bool) -> ResolvedRecipe:
+    """The same with what the mediator is trained on and its threshold, and notes on what is left out."""
+    notes: list[str] = []
+    consensus = resolved.recipe.consensus
     by_similarity = consensus.mediator == "similarity"
     if consensus.train_on == "auto":
         is_unseen = is_trained and resolved.has_validation and not recipe.train.folds
@@ -282,8 +346,12 @@ def resolve(recipe: RunRecipe, facts: Facts) -> ResolvedRecipe:
     return replace(resolved, recipe=replace(resolved.recipe, consensus=consensus), notes=tuple(notes))
 
 
-def resolve_shares(recipe: RunRecipe, is_trained: bool) -> RunRecipe:
-    """Shares of the split that are left open: a validation part where it is used, a test part where networks are trained."""
+def resolve_shares(recipe: RunRecipe, is_trained: bool, identities: int | None = None) -> RunRecipe:
+    """Shares of the split that are left open: a validation part where it is used, a test part where networks are trained.
+
+    Args:
+        identities: how many there are to split; None = enough.
+    """
     split, consensus = recipe.split, recipe.consensus
     shares: dict[str, Any] = {
         "validation": split.validation,
@@ -292,13 +360,17 @@ def resolve_shares(recipe: RunRecipe, is_trained: bool) -> RunRecipe:
     }
     if not recipe.data.is_split_here:
         shares = dict.fromkeys(shares, 0.0)
-    if shares["validation"] < 0:
-        is_used = consensus.threshold is None or consensus.train_on == "validation"
-        shares["validation"] = _VALIDATION_SHARE if is_used else 0.0
     is_given = bool(recipe.data.test or recipe.data.probes)
     is_tested = is_trained and not is_given and 0 not in (split.probes, split.distractors)
     for name in ("probes", "distractors"):
         if shares[name] < 0:
             given = max(shares["probes"], shares["distractors"])
             shares[name] = given if given > 0 else _TEST_SHARE if is_tested else 0.0
-    return replace(recipe, split=replace(split, **shares))
+    if shares["validation"] < 0:
+        is_used = consensus.threshold is None or consensus.train_on == "validation"
+        rest = 1 - shares["probes"] - shares["distractors"]
+        shares["validation"] = choices.validation_share(identities, rest) if is_used else 0.0
+    chosen = replace(split, **shares)
+    return replace(
+        recipe, split=choices.choose_parts(chosen, identities) if recipe.data.is_split_here else chosen
+    )

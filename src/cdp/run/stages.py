@@ -19,7 +19,7 @@ from cdp.runtime.progress import Progress
 from cdp.storage.files import sweep, write_json
 from cdp.storage.hashes import hash_values
 
-FORMAT = 2
+FORMAT = 3
 Body = Callable[[Any, "Context"], None]
 
 
@@ -45,6 +45,11 @@ class Context:
 def tell_nothing(folder: Path) -> list[str]:  # noqa: ARG001
     """No sentence."""
     return []
+
+
+def refuse_nothing(folder: Path) -> str:  # noqa: ARG001
+    """Nothing speaks against a stage."""
+    return ""
 
 
 def version(number: int) -> Callable[[Body], Body]:
@@ -73,7 +78,9 @@ class Stage:
         makes: artifact -> path in the run's folder.
         is_shared: whether other runs may have what it made; not where that names files of the user.
         unmoved: artifact -> settings (`a.b`) that do not change it, where that is known before it is made.
+        idle: settings (`a.b`) that cannot change what is made, as the others are; they are no part of the key.
         tell: sentences for who waits, from the run's folder, once the stage is done.
+        refuse: why the stage is not to run and the run ends before it, from the run's folder; empty = it runs.
     """
 
     name: str
@@ -84,7 +91,9 @@ class Stage:
     makes: Mapping[str, str]
     is_shared: bool = True
     unmoved: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    idle: frozenset[str] = frozenset()
     tell: Callable[[Path], Sequence[str]] = field(default=tell_nothing, repr=False)
+    refuse: Callable[[Path], str] = field(default=refuse_nothing, repr=False)
 
     @property
     def plain_settings(self) -> dict[str, Any]:
@@ -92,11 +101,14 @@ class Stage:
         settings: dict[str, Any] = json.loads(json.dumps(asdict(self.settings)))
         return settings | {"version": getattr(self.body, "version", 1)}
 
+    @property
+    def key_settings(self) -> dict[str, Any]:
+        """Those of the settings that can change what is made, as `a.b` -> value, and the version of the code."""
+        return {name: value for name, value in flatten(self.plain_settings).items() if name not in self.idle}
+
     def key(self, digests: Mapping[str, str]) -> str:
         """A hash of settings, version and the contents of all that it is made from."""
-        return hash_values(
-            FORMAT, self.name, self.plain_settings, {name: digests[name] for name in self.needs}
-        )
+        return hash_values(FORMAT, self.name, self.key_settings, {name: digests[name] for name in self.needs})
 
 
 @dataclass(frozen=True)
@@ -198,7 +210,8 @@ class Ledger:
 
 
 def _what_changed(stage: Stage, record: Record, digests: Mapping[str, str]) -> str:
-    before, now = flatten(record.settings), flatten(stage.plain_settings)
+    now = stage.key_settings
+    before = {name: value for name, value in flatten(record.settings).items() if name not in stage.idle}
     changed = [name for name in sorted({*before, *now}) if before.get(name) != now.get(name)]
     if changed:
         words = ", ".join(f"{name} {before.get(name)!r} → {now.get(name)!r}" for name in changed[:3])
@@ -237,7 +250,7 @@ def signatures(stages: Sequence[Stage], about: str = "") -> list[str]:
     signed = []
     for stage in stages:
         needs = {name: made.get(name, about) for name in stage.needs}
-        flat = flatten(stage.plain_settings)
+        flat = stage.key_settings
         for name in stage.makes:
             moved = {key: value for key, value in flat.items() if key not in stage.unmoved.get(name, ())}
             made[name] = hash_values(FORMAT, stage.name, moved, needs, name)

@@ -15,11 +15,12 @@ from cdp.data.ijb import TemplateProtocol, save_templates
 from cdp.data.manifests import merge_manifests
 from cdp.errors import InputError
 from cdp.nets.recipe import Recipe, TrainingSettings
+from cdp.run.choices import few_sentences
 from cdp.run.parts import SplitSettings, make_parts
 from cdp.run.sources import TEMPLATE_IMAGES, TEMPLATES, rows_of_part
 from cdp.run.stages import Body, Context, remove, version
 from cdp.runtime.progress import Progress
-from cdp.storage.artifacts import fill
+from cdp.storage.artifacts import fill, read_json
 from cdp.storage.files import write_json, writing_folder
 from cdp.types import Labels, Views
 from cdp.types.arrays import LongArray
@@ -67,6 +68,11 @@ def _absolute(manifest: Manifest) -> Manifest:
 def _count(manifest: Manifest) -> dict[str, int | None]:
     known = bool((manifest.identities >= 0).any())
     return {"images": manifest.n_images, "identities": manifest.n_identities if known else None}
+
+
+def tell_few(folder: Path) -> list[str]:
+    """That the labeled part is small, before networks are trained on it."""
+    return few_sentences(read_json(folder / "parts" / "counts.json", dict[str, dict[str, int | None]]))
 
 
 def part(folder: Path, name: str) -> Manifest:
@@ -293,13 +299,17 @@ def _teachers(folder: Path, artifacts: Sequence[str]) -> Views | None:
     return Views(base, dict(zip(artifacts[1:], others, strict=True)))
 
 
-def _options(context: Context, settings: object = None) -> LoopOptions:
-    """torch, with the threads that the engine has, and how its training goes on."""
+def prepare_torch(threads: int) -> None:
+    """torch, with the threads that the engine has."""
     from cdp.nets.torchvision_guard import require
 
-    torch = require("torch")
+    require("torch").set_num_threads(threads or os.cpu_count() or 1)
+
+
+def _options(context: Context, settings: object = None) -> LoopOptions:
+    """torch, and how its training goes on."""
+    prepare_torch(context.engine.threads)
     from cdp.nets.loop import LoopOptions
 
-    torch.set_num_threads(context.engine.threads or os.cpu_count() or 1)
     start_from = getattr(settings, "start_from", "")
     return LoopOptions(context.engine.checkpoint_every, progress=context.progress, start_from=start_from)

@@ -15,9 +15,11 @@ from cdp_lab.study.execute import Left, StudyListener
 class StudyTerminal(Terminal, StudyListener):
     """A line per run; bars for what goes on."""
 
-    def finished(self, stage: Stage, record: Record, *, fresh: bool, at: int, n_stages: int) -> None:
+    def finished(
+        self, stage: Stage, record: Record, *, fresh: bool, at: int, n_stages: int, left: float | None = None
+    ) -> None:
         """Stages of a study go without lines."""
-        del stage, record, fresh, at, n_stages
+        del stage, record, fresh, at, n_stages, left
         self.clear()
 
     def run_finished(

@@ -4,7 +4,7 @@ import pytest
 from tests.refusals import refuses
 
 from cdp.config.checks import check_recipe
-from cdp.config.environment import check_environment, check_networks, check_paths, source_kind
+from cdp.config.environment import check_environment, check_networks, check_paths, least_size, source_kind
 from cdp.config.reading import recipe_from
 
 TESTED = {"split.probes": 0.1, "split.distractors": 0.1}
@@ -77,7 +77,7 @@ def test_recipes_that_can_be_run(values):
             {"keys": ("split.validation", "split.probes", "split.distractors")},
         ),
         (
-            {**IMAGES, "split.use_parts": 11},
+            {**IMAGES, "split.use_parts": 11, "split.unlabeled_parts": 10},
             "recipe-use-parts-too-many",
             {"key": "split.use_parts", "value": 11, "most": 10},
         ),
@@ -263,7 +263,12 @@ def test_networks_must_be_known():
     with refuses("network-unknown", key="committee.networks", network="small_vg"):
         check_networks(recipe_with({"committee.networks": ["small_vg"]}))
     with refuses("network-images-too-small", key="base.network", network="inception_resnet_v2", found=32):
-        check_networks(recipe_with({"base.network": "inception_resnet_v2", "train.size": 299}))
+        check_networks(
+            recipe_with({"base.network": "inception_resnet_v2", "train.size": 299, "joint.size": 32})
+        )
+    left_open = recipe_with({"base.network": "inception_resnet_v2", "train.size": 299})
+    assert check_networks(left_open)
+    assert least_size(left_open) == 75, "a size that is left open suits all networks"
 
 
 def test_without_torch_networks_are_not_checked(monkeypatch):

@@ -9,6 +9,9 @@ from cdp.data.manifests import read_manifest, without_unreadable
 from cdp.data.split import rotated
 from image_layouts import picture, write_folders, write_zip
 
+SIZE = (6, 4)
+"""Of the pictures that can be read: width, height."""
+
 
 @pytest.fixture
 def broken(tmp_path):
@@ -29,6 +32,14 @@ def test_finds_all_of_them_whatever_the_number_of_processes(broken, monkeypatch,
     assert found[0].reason == "the image is empty (0 bytes); copy it again or leave it out."
     assert "not in an image format" in found[1].reason
     assert seen[-1] == ("images", 9, 9)
+
+
+def test_looking_gives_sizes_and_reasons(broken):
+    seen = check.look_at_images(broken.root, broken.locations, 1)
+    assert [seen[location] == SIZE for location in broken.locations] == [
+        row not in (2, 3, 7) for row in range(9)
+    ]
+    assert "cannot be decoded" in seen["c/2.png"], "a file that is cut off has a good header"
 
 
 def test_nothing_to_report(tmp_path):
@@ -77,8 +88,10 @@ def test_a_decoder_crash_costs_only_the_image_that_causes_it(tmp_path, monkeypat
 
 def test_a_killed_worker_is_started_again(broken):
     worker = CheckWorker(broken.root)
-    assert worker.scan(["a/1.png"]) == {}
+    assert worker.scan(["a/1.png"]) == {"a/1.png": SIZE}
     worker._process.kill()
     worker._process.wait()
-    assert worker.scan(["a/3.png", "a/1.png"]).keys() == {"a/3.png"}
+    seen = worker.scan(["a/3.png", "a/1.png"])
+    assert seen["a/1.png"] == SIZE
+    assert "0 bytes" in seen["a/3.png"]
     worker.stop()

@@ -143,7 +143,8 @@ def test_parts_are_the_rows_of_the_files(people, tmp_path, layout):
     given = recipe(
         **{"data.embeddings": str(folder), "base.network": "ours", "committee.networks": ["other"]}
     )
-    assert look_at(given) == Facts("embeddings", models=("ours" if layout == "networks" else "base", "other"))
+    models = ("ours" if layout == "networks" else "base", "other")
+    assert look_at(given) == Facts("embeddings", models=models, identities=4)
     table = read_source(given, "images")
     np.testing.assert_array_equal(table.identities, people.identities)
     rows = np.array([7, 2, 3])

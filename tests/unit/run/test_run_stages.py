@@ -127,6 +127,32 @@ def test_changed_setting_redoes_what_depends_on_it(chain: Chain) -> None:
     assert chain.plan()[1] == ("run", "more.salt 1 → 3")
 
 
+def test_a_setting_without_effect_redoes_nothing(chain: Chain) -> None:
+    def stages() -> list[Stage]:
+        first, second, third = chain.stages()
+        return [first, replace(second, idle=frozenset({"more.salt"})), third]
+
+    def run() -> list[str]:
+        chain.ran.clear()
+        run_stages(stages(), Ledger(chain.folder), Listener(), {"source": "1"}, ENGINE)
+        return list(chain.ran)
+
+    assert run() == ["a", "b", "c"]
+    chain.settings["b"] = Oil(more=Salt(3))
+    assert run() == []
+    chain.settings["b"] = Oil("sunflower", Salt(4))
+    planned = plan_stages(stages(), Ledger(chain.folder), {"source": "1"})
+    assert planned[1].why == "oil 'olive' → 'sunflower'", "what has no effect is not named as a reason"
+
+
+def test_a_stage_may_refuse_and_ends_the_run_where_that_is_allowed(chain: Chain) -> None:
+    first, second, third = chain.stages()
+    stages = [first, replace(second, refuse=lambda folder: (folder / "a.txt").read_text()), third]
+    for may_stop, names in ((True, ["a"]), (False, ["a", "b", "c"])):
+        ran = run_stages(stages, Ledger(chain.folder), Listener(), {"source": "1"}, ENGINE, may_stop=may_stop)
+        assert [one.stage.name for one in ran] == names
+
+
 def test_another_version_of_the_code_redoes_what_it_made(chain: Chain) -> None:
     chain.run()
     chain.versions["b"] = 2

@@ -162,6 +162,8 @@ def test_jobs_are_variants_times_seeds(people, tmp_path):
     assert [(one.variant.slug, one.seed) for one in jobs] == [("k20", 0), ("k10", 0), ("k20", 1), ("k10", 1)]
     assert jobs[3].folder == tmp_path / "runs" / "k10" / "seed1"
     varied = {"consensus.k": 10, "consensus.train_on": "validation", "seed": 1}
+    # A study does not look at images: what is left to them is as for many identities and small images.
+    varied |= {"split.labeled": 1 / 11, "train.size": 32, "joint.size": 32}
     assert jobs[3].resolved.recipe == recipe_from(people.as_dict(), varied)
     names = [stage.name for stage in jobs[0].stages()]
     assert names[-1] == "label"
