@@ -136,11 +136,6 @@ def test_mistakes_are_one_sentence(pictures, tmp_path):
         assert f"[{answer}]" in cdp(*small, *more, code=2)
     said = cdp("train", known, "--network", "small_resnt", "--out", tmp_path / "a", code=2)
     assert "Did you mean small_resnet?" in said
-    said = cdp(
-        "train", known, "--network", "small_vgg", "--out", tmp_path / "a", "--size", "32", *QUICK, code=2
-    )
-    assert "row 0" in said
-    assert "smaller --size" in said
     said = cdp("train", known, "--network", "small_vgg", "--out", tmp_path / "a", "--speed", "3", code=2)
     assert "No such option: --speed" in said
     said = cdp("train", known, "--network", "small_vgg", "--out", tmp_path / "a", "--momentum", "x", code=2)

@@ -36,7 +36,7 @@ _FALSE_SHARE = 0.5
 _GAP, _GAP_PER_WEIGHT, _WIDEST_GAP = 3.0, 0.3, 6.0
 """Weight of a gap of one spread between two merges; more where the merge after it is a large one; wider gaps count for no more."""
 
-_MANY_SPREADS = 6.0
+_MANY_SPREADS, _FEWEST_SPREADS = 6.0, 5.5
 _LOWEST = 3.0
 """Least threshold, in spreads of impostors: below it pairs are not worth a merge, however few there are."""
 
@@ -213,6 +213,8 @@ def _rounds(drawn: _Drawn, random: _Drawn, top: float, share: float, times: floa
 
 def _separates(drawn: _Drawn, groups: LongArray, scale: _Scale, found: MergeThreshold) -> bool:
     """Whether the images in groups are clearly more similar than impostors, and hardly any merge is close to the threshold."""
+    if scale.highest < _FEWEST_SPREADS:
+        return False
     same = groups[:, None] == groups[None, :]
     np.fill_diagonal(same, False)
     merges = drawn.tree.height[: found.at + 1]
@@ -262,12 +264,14 @@ class _Scale:
 
     Attributes:
         center, spread: of impostors.
+        highest: spreads from the center to an image and itself.
         limit: where z would be stretched without bound. In few dimensions an image and itself are hardly two spreads above the mean,
             and the tail of impostors ends there; so z is stretched, the more the fewer spreads there are.
     """
 
     center: float
     spread: float
+    highest: float
     limit: float
 
     @classmethod
@@ -277,7 +281,7 @@ class _Scale:
         spread = max(float(high - low) / (_LOWER_NORMAL[1] - _LOWER_NORMAL[0]), 1e-6)
         center = float(high) - _LOWER_NORMAL[1] * spread
         highest = max((top - center) / spread, 1e-3)
-        return cls(center, spread, highest * (1 + (highest / _MANY_SPREADS) ** 2))
+        return cls(center, spread, highest, highest * (1 + (highest / _MANY_SPREADS) ** 2))
 
     def z(self, similarity: AnyArray) -> DoubleArray:
         """Spreads above the center: -limit log(1 - (s - center) / spread / limit) above it, plain below it."""

@@ -48,7 +48,7 @@ def test_where_nobody_is_there_twice_hardly_anything_is_merged(n_images, seed):
     assert len(set(groups(vectors).tolist())) >= 0.93 * n_images
 
 
-@pytest.mark.parametrize("dimensions", [32, 128, 512])
+@pytest.mark.parametrize("dimensions", [64, 128, 512])
 @pytest.mark.parametrize("n_centers", [3, 10, 30])
 def test_blobs(dimensions, n_centers):
     points, truth = make_blobs(300, centers=n_centers, n_features=dimensions, random_state=0)
