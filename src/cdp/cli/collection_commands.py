@@ -87,6 +87,7 @@ def add(
         runtime = Runtime(settings_from(RuntimeSettings, given), progress=progress)
         if kind != "embeddings":
             more = (models, detector, base)
+            _note_other_faces(opened, given)
             added = _add_photos(source, opened, more, _align(opened, kind, given), given, growth, runtime)
         else:
             grown, changes = extend(opened, Path(source), growth=growth, runtime=runtime)
@@ -104,6 +105,21 @@ def _align(collection: Collection, kind: str, given: Given) -> AlignSettings:
     return settings_from(
         AlignSettings, given, partial(replace, before, ready="all" if kind == "faces" else before.ready)
     )
+
+
+def _note_other_faces(collection: Collection, given: Given) -> None:
+    """Say that other settings of which faces are taken hold for new photos only."""
+    from cdp.run.photo_collection import align_settings_of
+
+    before = align_settings_of(collection)
+    for name in settings_of(AlignSettings):
+        if name in given and given[name] != getattr(before, name):
+            option = "--" + name.replace("_", "-")
+            typer.echo(
+                f"Note: {option} {given[name]} holds for new photos only; the others were read with {getattr(before, name)}. To read all "
+                "of them again, make a new album with cdp label.",
+                err=True,
+            )
 
 
 def _add_photos(
