@@ -241,7 +241,8 @@ def threshold_at_recall(
     doubt = np.sort(scored.doubt[is_true(scored.ids)].astype(np.float64))
     n_wanted = min(round(pair_recall * n_true), len(doubt))
     if n_wanted == len(doubt):
-        return 1 - float(np.nextafter(scored.doubt.max(initial=0.0), np.inf, dtype=np.float32))
+        # More than the rounding of 1 - doubt, or a pair without any doubt would be left out.
+        return 1 - (float(scored.doubt.max(initial=0.0)) + 1e-6)
     # Between the last pair that is in and the first that is out.
     last = doubt[n_wanted - 1] if n_wanted else 0.0
     return 1 - float(last + doubt[n_wanted]) / 2

@@ -208,7 +208,8 @@ class CDP(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         is_labeled = identities >= 0
         with self._progress(progress) as shown:
             runtime = self._runtime(shown)
-            labeled = LabeledImages((views.take(is_labeled),) if is_labeled.any() else ())
+            parts = (views.take(is_labeled),) if is_labeled.any() else ()
+            labeled = LabeledImages(parts, are_among=not is_labeled.all())
             given = graphs if is_labeled.all() else None
             self._fitted = self._learn(labeled, settings, given, runtime)
             self.mediator_ = self._fitted.mediator

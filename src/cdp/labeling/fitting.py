@@ -31,6 +31,14 @@ from cdp.types import Views
 from cdp.types.arrays import BoolArray, LongArray
 from cdp.types.constraints import Constraints
 
+_FEW = (
+    "{} labeled identities have two images or more, and at least {} are needed to learn from them: pairs are scored by similarity, as if "
+    "nobody were labeled."
+)
+_FEW_AMONG = (
+    "{} labeled identities have two images or more, and at least {} are needed to learn from them: pairs are scored by similarity, and "
+    "groups keep the given identities."
+)
 _NOT_IN_GRAPHS = "the given k-NN graphs do not contain the images to choose it on"
 
 
@@ -43,12 +51,14 @@ class LabeledImages:
         validation: to choose the threshold on, also separate.
         unlabeled: the images to label, where `rows` of them are labeled.
         rows: bool (n,), rows of `unlabeled` to choose the threshold on.
+        are_among: whether the parts are among the images to label too, as in `CDP.fit`.
     """
 
     parts: tuple[Views, ...] = ()
     validation: Views | None = None
     unlabeled: Views | None = None
     rows: BoolArray | None = None
+    are_among: bool = False
 
     @property
     def separate(self) -> list[Views]:
@@ -147,8 +157,8 @@ def fit(
 ) -> Fitted:
     """Choose the scorer, train the mediator, and set images aside to choose the threshold on.
 
-    Trees need a few labeled identities; with fewer the paper's mediator is trained instead, and where nobody is labeled pairs are
-    scored by similarity.
+    Trees need a few labeled identities; with fewer, and where nobody is labeled, pairs are scored by similarity. The paper's mediator is
+    trained instead where a probability is given as threshold, and where labeled and unlabeled images may show the same people.
 
     Args:
         labeled: labeled images.
@@ -206,6 +216,16 @@ def _suit_trees(
     n_shared = count_shared(labeled.identities)
     if n_shared >= MIN_IDENTITIES and not (has_graphs and labeled.separate):
         return settings, (), concatenate(labeled.separate, runtime) if labeled.separate else None
+    is_usual = settings.threshold is None and settings.grouping == "average" and not has_graphs
+    if n_shared < MIN_IDENTITIES and is_usual and not labeled.has_validation:
+        if labeled.are_among:
+            return (
+                replace(settings, mediator="similarity"),
+                (_FEW_AMONG.format(n_shared, MIN_IDENTITIES),),
+                None,
+            )
+        if settings.disjoint:
+            return replace(settings, mediator="similarity"), (_FEW.format(n_shared, MIN_IDENTITIES),), None
     return replace(settings, mediator="mlp"), (_no_trees(n_shared),), None
 
 

@@ -34,7 +34,7 @@ from cdp.scoring.settings import ConsensusSettings
 from cdp.scoring.zscore import ZScoredPairs
 from cdp.types import ConsensusGraph, Views
 from cdp.types.arrays import BoolArray, LongArray
-from cdp.types.constraints import Constraints, check_constraints
+from cdp.types.constraints import Constraints, check_constraints, keep_identities
 from cdp.types.run_record import CalibrationBin, Expectation, ThresholdEstimate, Tuning
 
 _GRAPHS_NOT_USED = "The given k-NN graphs were not used: they do not contain the labeled images, which are joined with the unlabeled ones."
@@ -100,19 +100,28 @@ def label(
         fitted = replace(fitted, joined=apart)
     # Before graphs are searched: that the mediator does not fit must not be found out after an hour of work.
     check_mediator(fitted.mediator, unlabeled, fitted.settings)
-    if labeled_among and fitted.joined is not None:
-        fitted, rows = _as_rows(fitted, unlabeled)
+    if labeled_among:
+        fitted, rows, constraints = _as_rows(fitted, unlabeled, rows, constraints)
     fitted, graphs = _suit_graphs(replace(fitted, notes=(*notes, *fitted.notes)), graphs, rows)
     job = _Labeling(unlabeled, fitted, rows, graphs, constraints, reliable, seed, runtime)
     return job.run(keep_scored=keep_scored)
 
 
-def _as_rows(fitted: Fitted, unlabeled: Views) -> tuple[Fitted, BoolArray]:
-    """The images to join as rows of the unlabeled ones, which they are among already."""
-    assert fitted.joined is not None
-    assert fitted.joined.identities is not None
-    assert unlabeled.identities is not None
-    return replace(fitted, joined=None), np.isin(unlabeled.identities, fitted.joined.identities)
+def _as_rows(
+    fitted: Fitted, unlabeled: Views, rows: BoolArray | None, constraints: Constraints | None
+) -> tuple[Fitted, BoolArray | None, Constraints | None]:
+    """The images to join as rows of the unlabeled ones, which they are among already; where there are too few, groups keep them."""
+    assert unlabeled.identities is not None or fitted.joined is None
+    if (
+        fitted.joined is not None
+        and fitted.joined.identities is not None
+        and unlabeled.identities is not None
+    ):
+        rows = np.isin(unlabeled.identities, fitted.joined.identities)
+        return replace(fitted, joined=None), rows, constraints
+    if fitted.settings.mediator == "similarity" and unlabeled.identities is not None:
+        constraints = keep_identities(constraints, unlabeled.identities)
+    return fitted, rows, constraints
 
 
 def _suit_graphs(

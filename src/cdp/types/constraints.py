@@ -15,7 +15,7 @@ from scipy.sparse import csgraph
 
 from cdp.errors import InputError, name_rows
 from cdp.types import ConsensusGraph
-from cdp.types.arrays import AnyArray, BoolArray, IntArray, read_only
+from cdp.types.arrays import AnyArray, BoolArray, IntArray, LongArray, read_only
 
 Describe = Callable[[int], str]
 """How messages call an image: by its row, or by its path."""
@@ -127,6 +127,29 @@ class Constraints:
             f"Constraints: {len(self.must):,} pairs together, {len(self.cannot):,} apart, {len(self.named):,} images named, "
             f"{len(self.rejected):,} rejected"
         )
+
+
+def keep_identities(constraints: Constraints | None, identities: LongArray) -> Constraints:
+    """Add that images of one identity are together and of two apart; -1 = nothing is known.
+
+    Args:
+        constraints: others to keep.
+        identities: int64 (n,).
+    """
+    before = constraints or Constraints(len(identities))
+    rows = np.flatnonzero(identities >= 0)
+    rows = rows[np.argsort(identities[rows], kind="stable")]
+    is_same = identities[rows[1:]] == identities[rows[:-1]]
+    together = np.stack([rows[:-1][is_same], rows[1:][is_same]], axis=1)
+    first = rows[np.append(True, ~is_same)] if len(rows) else rows
+    apart = np.stack(np.triu_indices(len(first), 1), axis=1)
+    return Constraints(
+        len(identities),
+        np.concatenate([before.must, together]),
+        np.concatenate([before.cannot, first[apart]]),
+        before.named,
+        before.rejected,
+    )
 
 
 def join_certain(constraints: Constraints) -> IntArray:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tests.refusals import refuses
 
@@ -24,6 +24,7 @@ def scored_pairs(seed: int, n_images: int, accepted: float) -> tuple[ConsensusGr
 
 
 @given(st.integers(0, 2**32 - 1), st.integers(6, 20), st.floats(0, 1), st.floats(0, 1))
+@example(2429, 6, 0.5, 1.0)  # the only pair has no doubt at all
 @settings(max_examples=100, deadline=None)
 def test_no_threshold_comes_closer(seed: int, n_images: int, accepted: float, wanted: float) -> None:
     graph, candidates, identities = scored_pairs(seed, n_images, accepted)

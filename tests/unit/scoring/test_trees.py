@@ -1,5 +1,7 @@
 """Evidence, second-order evidence and boosted trees, against slow twins written from their definitions."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -225,15 +227,27 @@ def test_trees_take_known_rows_in_the_midst_and_look_at_no_others(split):
     )
 
 
-def test_with_too_few_known_identities_the_papers_mediator_is_trained(split):
+def test_with_too_few_labeled_identities_pairs_are_scored_by_similarity(split):
     one = np.unique(split.labeled.identities)[:5]
     few = split.labeled.take(np.isin(split.labeled.identities, one))
     settings = ConsensusSettings.of(mediator="trees", k=10)
     found = label(split.unlabeled, settings, labeled=[few])
-    assert found.mediator is not None
-    assert any('mediator = "mlp" instead of "trees"' in note for note in found.notes)
+    assert found.settings.mediator == "similarity"
+    assert found.notes[0].endswith("pairs are scored by similarity, as if nobody were labeled.")
     model = CDP(mediator="trees", k=10).fit(few)
     np.testing.assert_array_equal(model.predict(split.unlabeled), found.labels.labels)
+    # A threshold that is a probability needs a mediator.
+    given = label(split.unlabeled, replace(settings, threshold=0.4), labeled=[few])
+    assert given.mediator is not None
+    assert any('mediator = "mlp" instead of "trees"' in note for note in given.notes)
+    # Where they are among the images, groups keep them.
+    views = Views(split.labeled.base, split.labeled.committee)
+    known = np.where(np.isin(split.labeled.identities, one), split.labeled.identities, -1)
+    among = CDP(k=10, disjoint=False).fit(views, known)
+    assert among.labeling_.notes[0].endswith("and groups keep the given identities.")
+    for person in one:
+        assert len(set(among.labels_[known == person].tolist())) == 1
+    assert len({int(among.labels_[known == person][0]) for person in one}) == len(one)
     graphs = [knn_graph(model, 20) for model in split.unlabeled]
     given = label(split.unlabeled, settings, labeled=[split.labeled], graphs=graphs)
     assert any("the given k-NN graphs do not contain the labeled images" in note for note in given.notes)
