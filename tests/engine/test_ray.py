@@ -28,7 +28,6 @@ from cdp.knn.model_graphs import find_graphs
 from cdp.knn.search import knn_graph, knn_graphs
 from cdp.labeling.pipeline import label
 from cdp.runtime import ray_pool
-from cdp.runtime.parallel import map_shared
 from cdp.runtime.ray_pool import RayPool
 from cdp.runtime.runtime import Runtime
 from cdp.runtime.settings import RuntimeSettings
@@ -129,15 +128,15 @@ def label_small(views, name, engine, **more):
 
 def test_results_come_in_order_and_blocks_travel_together(cluster):
     items = [(number, np.full(1000, number)) for number in range(300)]
-    expected = list(map_shared(add_up, 5, items, 1))
-    assert list(map_shared(add_up, 5, iter(items), RAY.workers)) == expected
-    assert list(map_shared(add_up, 5, iter(items), replace(RAY, memory_budget="40KB").workers)) == expected
-    assert list(map_shared(add_up, 5, [], RAY.workers)) == []
+    expected = list(Runtime.of(threads=1).map(add_up, 5, items))
+    assert list(Runtime(RAY).map(add_up, 5, iter(items))) == expected
+    assert list(Runtime(replace(RAY, memory_budget="40KB")).map(add_up, 5, iter(items))) == expected
+    assert list(Runtime(RAY).map(add_up, 5, [])) == []
 
 
 def test_what_a_block_refuses_is_said_as_on_threads(cluster):
     with refuses("row-wrong", row=0) as caught:
-        list(map_shared(refuse, None, range(10), RAY.workers))
+        list(Runtime(RAY).map(refuse, None, range(10)))
     assert str(caught.value) == "row 0 is wrong; leave it out."
 
 
@@ -225,35 +224,37 @@ def test_images_are_embedded_alike(cluster, tmp_path):
     )
     models = open_networks(tmp_path / "nets", "small_resnet")
     models += open_models([embedder(tmp_path / "w600k_r50.onnx")], "cpu")
-    here = embed_images(images, models, tmp_path / "here", batch=16, threads=2).views
-    there = embed_images(images, models, tmp_path / "there", batch=16, threads=RAY.embedders).views
+    here = embed_images(images, models, tmp_path / "here", batch=16, runtime=Runtime.of(threads=2)).views
+    there = embed_images(images, models, tmp_path / "there", batch=16, runtime=Runtime(RAY)).views
     for one, other in zip(here, there, strict=True):
         np.testing.assert_array_equal(one.source, other.source)
     (tmp_path / "images" / images.locations[20]).write_bytes(b"")
     with refuses("image-empty", row=20, file=images.locations[20]):
-        embed_images(images, models, tmp_path / "broken", batch=16, threads=RAY.embedders)
+        embed_images(images, models, tmp_path / "broken", batch=16, runtime=Runtime(RAY))
 
 
 def test_where_there_is_no_other_machine_threads_do_the_work(cluster, monkeypatch):
     import ray
 
-    assert isinstance(RAY.workers, RayPool)
+    assert isinstance(Runtime(RAY).pool, RayPool)
     node = ray.nodes()[0]
     alone = replace(RAY, threads=3, ray_address="auto")
     monkeypatch.setattr(ray, "nodes", lambda: [node, {**node, "Alive": False}])
-    assert alone.workers == 3
     with pytest.warns(UserWarning, match="^engine = 'ray', but the cluster has no other machine"):
-        assert not Runtime(alone).spill.is_shared
-    assert alone.embedders == 3, "no GPUs that would be worth processes"
-    assert alone.search_device == "auto"
+        runtime = Runtime(alone)
+    assert not runtime.spill.is_shared
+    assert (runtime.pool, runtime.n_threads) == (None, 3)
+    assert runtime.on_gpus().pool is None, "no GPUs that would be worth processes"
+    assert runtime.search_device == "auto"
     for other in ({"NodeManagerHostname": "another"}, {"Resources": {"memory": 1.0}}):
         monkeypatch.setattr(ray, "nodes", lambda other=other: [{**node, **other}])
-        assert isinstance(alone.workers, RayPool), other
+        assert isinstance(Runtime(alone).pool, RayPool), other
     monkeypatch.setattr(ray, "is_initialized", lambda: False)
     monkeypatch.setattr(
         ray, "init", lambda *_, **__: pytest.fail("Ray is not started for this machine alone")
     )
-    assert replace(alone, ray_address="local").workers == 3
+    with pytest.warns(UserWarning, match="no other machine"):
+        assert Runtime(replace(alone, ray_address="local")).pool is None
 
 
 def test_every_gpu_of_one_machine_gets_a_process(cluster, monkeypatch):
@@ -262,8 +263,10 @@ def test_every_gpu_of_one_machine_gets_a_process(cluster, monkeypatch):
     node = ray.nodes()[0]
     monkeypatch.setattr(ray, "nodes", lambda: [node])
     monkeypatch.setattr("cdp.runtime.devices.count_gpus", lambda: 2)
-    assert RAY.embedders == RAY.ray_pool().with_gpus()
-    assert replace(RAY, device="cpu").embedders == 0
+    with pytest.warns(UserWarning, match="no other machine"):
+        assert Runtime(RAY).on_gpus().pool == RAY.ray_pool().with_gpus()
+    with pytest.warns(UserWarning, match="no other machine"):
+        assert Runtime(replace(RAY, device="cpu")).on_gpus().pool is None
 
 
 @pytest.mark.parametrize(
@@ -283,7 +286,7 @@ def test_graphs_go_to_the_machines_that_are_done_first(cluster, monkeypatch, cor
     import ray
 
     nodes = [{"Alive": True, "Resources": {"CPU": float(count)} if count else {}} for count in cores]
-    there = RAY.workers
+    there = Runtime(RAY).pool
     monkeypatch.setattr(ray, "nodes", lambda: [*nodes, {"Alive": False, "Resources": {"CPU": 64.0}}])
     found = find_machines(there, n_graphs)
     assert found == (None if each is None else replace(there, cores=each))
@@ -339,7 +342,7 @@ def test_a_low_recall_that_another_machine_reached_is_said_here(monkeypatch):
 
 
 def test_a_killed_worker_is_replaced(cluster, tmp_path):
-    assert list(map_shared(die_once, str(tmp_path / "died"), range(8), RAY.workers)) == list(range(8))
+    assert list(Runtime(RAY).map(die_once, str(tmp_path / "died"), range(8))) == list(range(8))
     assert (tmp_path / "died").exists()
 
 
@@ -365,10 +368,10 @@ def test_a_cluster_without_cores_ends_with_a_sentence(cluster, monkeypatch):
     node = ray.nodes()[0]
     monkeypatch.setattr(ray, "nodes", lambda: [{**node, "Resources": {}}])
     with refuses("ray-cores-missing", CdpError, cores=1):
-        list(map_shared(time.sleep, None, [1], _Waiting()))
+        list(_Waiting().map(time.sleep, None, [1]))
     monkeypatch.setattr(ray, "nodes", lambda: [{**node, "Resources": {"CPU": 4.0}}])
     with refuses("ray-cores-missing", CdpError, cores=8):
-        list(map_shared(time.sleep, None, [1], _Waiting(cores=8)))
+        list(_Waiting(cores=8).map(time.sleep, None, [1]))
 
 
 class _Waiting(RayPool):
@@ -387,18 +390,18 @@ def test_a_cluster_that_is_not_there_is_refused(monkeypatch):
     monkeypatch.setattr(ray, "is_initialized", lambda: False)
     monkeypatch.setattr(ray, "init", fail)
     with refuses("ray-cluster-unreachable", key="ray_address", value="auto"):
-        list(map_shared(add_up, 1, [(1, np.ones(1))], RayPool("auto")))
+        list(RayPool("auto").map(add_up, 1, [(1, np.ones(1))]))
     # Where nothing listens, Ray is not even asked: it would try for minutes.
     with socket.socket() as held:
         held.bind(("127.0.0.1", 0))
         port = held.getsockname()[1]
         for address in (f"127.0.0.1:{port}", f"ray://127.0.0.1:{port}"):
             with refuses("ray-cluster-unreachable", key="ray_address", value=address):
-                list(map_shared(add_up, 1, [(1, np.ones(1))], RayPool(address)))
+                list(RayPool(address).map(add_up, 1, [(1, np.ones(1))]))
 
 
 def test_without_the_extra_its_install_command_is_named(monkeypatch):
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     monkeypatch.setattr(ray_pool, "find_spec", lambda name: None)
     with refuses("ray-missing", MissingExtraError, extra="ray"):
-        list(map_shared(add_up, 1, [(1, np.ones(1))], RAY.workers))
+        list(Runtime(RAY).map(add_up, 1, [(1, np.ones(1))]))

@@ -269,7 +269,7 @@ def _switch_models(collection: Collection, models: Path, base: str | None, *, qu
     with progress_bars(not quiet) as progress:
         opened = open_photo_models(models, base=base)
         if folders := faces_folders(collection):
-            opened = settle_models(opened, folders, progress=progress)
+            opened = settle_models(opened, folders, runtime=Runtime(progress=progress))
         switched, changes, notes = switch_models(collection, opened, runtime=Runtime(progress=progress))
     print_notes((*opened.notes, *dict.fromkeys(notes)))
     if not quiet:

@@ -134,6 +134,7 @@ def embed_images(
 ) -> Embedded:
     """Views of a manifest's images; `given` are settings of RuntimeSettings and RunOptions, `skip` is for unreadable images."""
     from cdp.nets.embed_images import embed_images as embed
+    from cdp.runtime.runtime import Runtime
     from cdp.storage.files import check_output
 
     options, engine = settings_from(RunOptions, given), settings_from(RuntimeSettings, given)
@@ -146,11 +147,10 @@ def embed_images(
             out,
             flip=flip,
             batch=batch,
-            threads=engine.embedders,
             skip_unreadable=skip,
             force=force,
             inputs=inputs,
-            progress=progress,
+            runtime=Runtime(engine, progress=progress),
         )
 
 

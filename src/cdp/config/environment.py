@@ -22,7 +22,9 @@ def check_environment(recipe: RunRecipe) -> bool:
     check_paths(recipe)
     try:
         find_accelerator(recipe.engine.device)
-        recipe.engine.workers  # noqa: B018 (whether Ray is installed is not to be found out after training)
+        # Whether Ray is installed is not to be found out after training.
+        if recipe.engine.engine == "ray":
+            recipe.engine.ray_pool().is_this_machine  # noqa: B018
     except InputError as error:
         raise InputError(f"engine.{error}", **error.details()) from None
     if source_kind(recipe) == "images":

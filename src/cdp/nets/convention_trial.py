@@ -15,8 +15,7 @@ from cdp.nets.model_cards import IMAGENET_MEAN, IMAGENET_STD
 from cdp.nets.onnx_inputs import TRIAL, InputConventions
 from cdp.nets.onnx_models import OnnxEmbedder
 from cdp.nets.pixels import PixelFormat, decode_rows, stream_blocks
-from cdp.runtime.parallel import Workers
-from cdp.runtime.progress import Progress, no_progress
+from cdp.runtime.runtime import Runtime
 from cdp.types.arrays import ByteArray, FloatArray
 from cdp.types.manifest import Manifest
 
@@ -38,8 +37,7 @@ def settle_conventions(
     embedder: OnnxEmbedder,
     manifest: Manifest,
     *,
-    threads: Workers = 0,
-    progress: Progress = no_progress,
+    runtime: Runtime | None = None,
 ) -> OnnxEmbedder:
     """Choose what is open about a model's images by trying it on some of them; the same images give the same.
 
@@ -49,8 +47,7 @@ def settle_conventions(
     Args:
         embedder: the model.
         manifest: aligned faces.
-        threads: that compute; 0 = all cores.
-        progress: called with how many conventions were tried.
+        runtime: how it runs; on threads of this process.
     """
     candidates = list_candidates(embedder.model.conventions)
     if len(candidates) < 2:
@@ -58,13 +55,13 @@ def settle_conventions(
     faces = _read_faces(manifest, embedder.pixel_format)
     if len(faces) < _FEWEST_FACES:
         return embedder
-    n_threads = threads if isinstance(threads, int) else 0
+    runtime = (runtime or Runtime()).here()
     for n_faces, n_kept in _ROUNDS:
         picked = faces[_spread(len(faces), n_faces)]
         scores = []
         for number, one in enumerate(candidates, 1):
-            scores.append(score_conventions(embedder.with_conventions(one), picked, n_threads))
-            progress(f"try inputs of {embedder.name}, {len(picked)} faces", number, len(candidates))
+            scores.append(score_conventions(embedder.with_conventions(one), picked, runtime.n_threads))
+            runtime.progress(f"try inputs of {embedder.name}, {len(picked)} faces", number, len(candidates))
         # Of two that are as good, the more usual one.
         order = sorted(range(len(candidates)), key=lambda at: -scores[at])
         candidates = [candidates[at] for at in order[:n_kept]]

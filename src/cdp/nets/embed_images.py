@@ -22,8 +22,7 @@ from cdp.nets.convention_trial import settle_conventions
 from cdp.nets.embedding_checks import odd_embeddings
 from cdp.nets.onnx_models import OnnxEmbedder
 from cdp.nets.pixels import PixelFormat, check_free_space, decode_rows, stream_blocks
-from cdp.runtime.parallel import Workers, map_shared
-from cdp.runtime.progress import Progress, no_progress
+from cdp.runtime.runtime import Runtime
 from cdp.storage.artifacts import write_card
 from cdp.storage.files import (
     check_output,
@@ -102,11 +101,10 @@ def embed_images(
     *,
     flip: bool = False,
     batch: int = 0,
-    threads: Workers = 0,
     skip_unreadable: bool = False,
     force: bool = False,
     inputs: Iterable[str | Path | None] = (),
-    progress: Progress = no_progress,
+    runtime: Runtime | None = None,
 ) -> Embedded:
     """Views of a manifest's images, one unit vector per image and model; the first model is the base.
 
@@ -119,24 +117,27 @@ def embed_images(
         out: folder of views to write.
         flip: average with the mirrored image.
         batch: images per block, which goes through a model at once; 0 = what suits the models.
-        threads: that decode, and compute where models allow it; 0 = all cores; or a pool, whose workers open the models
-            from their files, once each. The result does not depend on it.
         skip_unreadable: leave images out that cannot be read, and list them in `unreadable.csv`, with the others in
             `images.csv`; else the first one is an error, and row = manifest row.
         force: replace views that are at `out`.
         inputs: what else is read and is never replaced.
-        progress: called with how many images are done.
+        runtime: how it runs. Threads decode, and compute where models allow it; workers of Ray open the models from their files, once
+            each.
 
     Raises:
         InputError: an image cannot be read, or a model gives something else than finite embeddings.
     """
+    runtime = (runtime or Runtime()).on_gpus()
     if not embedders:
         raise InputError("There is no model to embed with; name one.", code="embedding-models-missing")
     target = Path(out).absolute()
     sweep(target.parent, target.name)
     refuse_link(target, out)
     check_output(out, force=force, kind="Views", inputs=inputs)
-    embedders = _settled(embedders, manifest, threads, progress)
+    embedders = [
+        settle_conventions(one, manifest, runtime=runtime) if isinstance(one, OnnxEmbedder) else one
+        for one in embedders
+    ]
     files = {f"committee/{one.name}" if at else "base": one for at, one in enumerate(embedders)}
     rows = batch or min(one.batch for one in embedders)
     work = target.with_name(f".{target.name}.embedding")
@@ -145,7 +146,7 @@ def embed_images(
     key = hash_values(manifest.digest, checksums, list(files), flip, rows, skip_unreadable)
     with disk_errors(out, f"what is done is kept in {work}"):
         _open_work(work, key, files, len(manifest))
-        how = _How(flip, rows, threads, skip_unreadable, progress)
+        how = _How(flip, rows, skip_unreadable, runtime)
         bad: dict[int, str] = {}
         for pixel_format, group in _by_format(files).items():
             bad |= _embed_group(work, pixel_format, group, manifest, how)
@@ -154,27 +155,14 @@ def embed_images(
     return Embedded(Views.load(target), *made)
 
 
-def _settled(
-    embedders: Sequence[Embedder], manifest: Manifest, threads: Workers, progress: Progress
-) -> list[Embedder]:
-    """The models, with what was open about their images tried on some of them."""
-    return [
-        settle_conventions(one, manifest, threads=threads, progress=progress)
-        if isinstance(one, OnnxEmbedder)
-        else one
-        for one in embedders
-    ]
-
-
 @dataclass(frozen=True)
 class _How:
     """What all blocks of a run have in common."""
 
     flip: bool
     batch: int
-    threads: Workers
     skip_unreadable: bool
-    progress: Progress
+    runtime: Runtime
 
 
 def _open_work(work: Path, key: str, files: _Files, n_images: int) -> None:
@@ -206,7 +194,7 @@ def _embed_group(
     done, bad = json.loads(done_file.read_text()) if done_file.exists() else (0, {})
     arrays = {file: np.load(work / f"{file}.npy", mmap_mode="r+") for file in files}
     blocks = [span for span in spans(len(manifest), how.batch) if span[0] >= done]
-    embed = _embed_here if isinstance(how.threads, int) else _embed_on_pool
+    embed = _embed_here if how.runtime.pool is None else _embed_on_pool
     with closing(embed(pixel_format, files, manifest, how, blocks)) as stream:
         for start, (reasons, rows) in zip((start for start, _ in blocks), stream, strict=True):
             bad |= {str(row): reason for row, reason in reasons.items()}
@@ -219,7 +207,7 @@ def _embed_group(
                     array.flush()
                 write_text(done_file, json.dumps([done, bad]))
             _, height, width = pixel_format.shape
-            how.progress(f"embed {height} x {width}", done, len(manifest))
+            how.runtime.progress(f"embed {height} x {width}", done, len(manifest))
     return {int(row): reason for row, reason in bad.items()}
 
 
@@ -238,8 +226,7 @@ def _embed_here(
         together = {file: one.embed(pixels, how.flip) for file, one in files.items() if one.is_concurrent}
         return pixels, reasons, together
 
-    assert isinstance(how.threads, int)
-    with closing(stream_blocks(blocks, compute, how.threads)) as stream:
+    with closing(stream_blocks(blocks, compute, how.runtime.n_threads)) as stream:
         for _, (pixels, reasons, rows) in stream:
             here = {file: one.embed(pixels, how.flip) for file, one in files.items() if file not in rows}
             yield reasons, rows | here
@@ -261,9 +248,7 @@ def _embed_on_pool(
         )
         for start, stop in blocks
     )
-    yield from map_shared(
-        _embed_part, (pixel_format, files, how.flip, how.skip_unreadable), parts, how.threads
-    )
+    yield from how.runtime.map(_embed_part, (pixel_format, files, how.flip, how.skip_unreadable), parts)
 
 
 def _embed_part(shared: tuple[PixelFormat, _Files, bool, bool], block: tuple[int, Manifest]) -> _Block:

@@ -16,8 +16,7 @@ from cdp.nets.embed_images import embed_images
 from cdp.nets.pixels import PixelFormat
 from cdp.nets.weights import TrainedNetwork, load_network
 from cdp.runtime.devices import resolve_device
-from cdp.runtime.parallel import Workers
-from cdp.runtime.progress import Progress, no_progress
+from cdp.runtime.runtime import Runtime
 from cdp.storage.files import check_output
 from cdp.types import Views
 from cdp.types.arrays import ByteArray, FloatArray
@@ -92,11 +91,9 @@ def extract_views(
     members: Sequence[str] | None = None,
     flip: bool = False,
     batch: int = 256,
-    threads: Workers = 0,
     force: bool = False,
     inputs: Iterable[str | Path | None] = (),
-    device: str = "auto",
-    progress: Progress = no_progress,
+    runtime: Runtime | None = None,
 ) -> Views:
     """Views of a manifest's images, row = manifest row, one unit vector per image and network.
 
@@ -106,22 +103,21 @@ def extract_views(
         networks: folder with one folder per trained network.
         members: committee, in order; None = all others, by name.
         batch: images per forward pass; the rows of a file are cut into such blocks.
-        threads: decoding threads, or a pool whose workers decode and embed.
         inputs: what else is read, in addition to the networks, and is never replaced.
+        runtime: how it runs: threads decode, workers of Ray decode and embed.
     """
-    inputs = [networks, *inputs]
+    runtime, inputs = runtime or Runtime(), [networks, *inputs]
     # An output that may not be replaced is found out before networks are loaded.
     check_output(out, force=force, kind="Views", inputs=inputs)
     return embed_images(
         manifest,
-        open_networks(networks, base, members, device),
+        open_networks(networks, base, members, runtime.settings.device),
         out,
         flip=flip,
         batch=batch,
-        threads=threads,
         force=force,
         inputs=inputs,
-        progress=progress,
+        runtime=runtime,
     ).views
 
 

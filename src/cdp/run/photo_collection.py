@@ -181,10 +181,9 @@ def switch_models(
             code="collection-without-photos",
             folder=collection.folder,
         )
-    how: dict[str, Any] = {"threads": runtime.settings.threads, "force": True, "progress": runtime.progress}
     batches = [_Batch(collection.folder, collection.state.newest + at) for at in range(1, len(folders) + 1)]
     for batch, faces in zip(batches, folders, strict=True):
-        embed_images(_crops(faces), models.embedders, batch.views, **how)
+        embed_images(_crops(faces), models.embedders, batch.views, force=True, runtime=runtime)
     made, changes = replace_embeddings(
         collection,
         [batch.views for batch in batches],
@@ -283,7 +282,7 @@ def _find_faces(
     paths = scan.paths
     kept = [Photo(paths[row], *one, stamps[row]) for row, one in looked_at.items()]
     write_photo_table(batch.faces, kept)
-    embed_images(_crops(batch.faces), models.embedders, batch.views, **how)
+    embed_images(_crops(batch.faces), models.embedders, batch.views, force=True, runtime=runtime)
     return looked_at
 
 

@@ -18,8 +18,8 @@ from cdp.nets.embed_images import Embedder
 from cdp.nets.onnx_inputs import CARD, KEYS, InputConventions
 from cdp.nets.onnx_models import OnnxEmbedder, open_onnx_model
 from cdp.nets.onnx_sessions import open_session
-from cdp.runtime.parallel import Workers
 from cdp.runtime.progress import Progress, no_progress
+from cdp.runtime.runtime import Runtime
 from cdp.storage.artifacts import read_card
 from cdp.storage.files import artifact_kind
 
@@ -315,21 +315,18 @@ def _check_found(found: _Found, options: _Options) -> None:
 
 
 def settle_models(
-    models: PhotoModels, faces: Sequence[Path], *, threads: Workers = 0, progress: Progress = no_progress
+    models: PhotoModels, faces: Sequence[Path], *, runtime: Runtime | None = None
 ) -> PhotoModels:
     """Models that are given all faces of a collection in one way: what is open is tried on the largest batch.
 
     Args:
         models: as `open_photo_models` gives them.
         faces: folders of crops, one per batch.
-        threads: that compute; 0 = all cores.
-        progress: called with how many ways were tried.
+        runtime: how it runs.
     """
     crops = max((read_manifest(folder) for folder in faces), key=len)
     settled = [
-        settle_conventions(one, crops, threads=threads, progress=progress)
-        if isinstance(one, OnnxEmbedder)
-        else one
+        settle_conventions(one, crops, runtime=runtime) if isinstance(one, OnnxEmbedder) else one
         for one in models.embedders
     ]
     return replace(models, embedders=tuple(settled))

@@ -20,6 +20,7 @@ from cdp.run.parts import SplitSettings, make_parts
 from cdp.run.sources import TEMPLATE_IMAGES, TEMPLATES, rows_of_part
 from cdp.run.stages import Body, Context, remove, version
 from cdp.runtime.progress import Progress
+from cdp.runtime.runtime import Runtime
 from cdp.storage.artifacts import fill, read_json
 from cdp.storage.files import write_json, writing_folder
 from cdp.types import Labels, Views
@@ -182,10 +183,8 @@ def embed_parts(settings: EmbedSettings, context: Context) -> None:
             context.folder / "embeddings" / settings.network / name,
             base=network.name,
             members=[],
-            threads=context.engine.embedders,
-            device=context.engine.device,
             force=True,
-            progress=_under(f"embed {name}", context.progress),
+            runtime=Runtime(context.engine, progress=_under(f"embed {name}", context.progress)),
         )
 
 
@@ -204,9 +203,8 @@ def embed_frozen(file: str) -> Body:
                 part(context.folder, name),
                 models,
                 context.folder / "embeddings" / settings.network / name,
-                threads=context.engine.threads,
                 force=True,
-                progress=_under(f"embed {name}", context.progress),
+                runtime=Runtime(context.engine, progress=_under(f"embed {name}", context.progress)).here(),
             )
 
     return embed

@@ -7,9 +7,9 @@ import sys
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager
-from functools import lru_cache, partial
+from functools import lru_cache
 from itertools import islice
-from typing import Any, Protocol, TypeAlias, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 from threadpoolctl import ThreadpoolController
 
@@ -20,22 +20,9 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 
-class Pool(Protocol):
-    """Workers that share no memory with this process, such as those of a cluster."""
-
-    def map(
-        self, function: Callable[[Shared, Item], Result], shared: Shared, items: Iterable[Item]
-    ) -> Iterator[Result]:
-        """function(shared, item) for every item, in order."""
-
-
-Workers: TypeAlias = int | Pool
-"""What blocks run on: a number of threads of this process (0 = all cores), or a pool."""
-
-
-def count_threads(threads: Workers = 0) -> int:
-    """Number of threads to use here; with 0 or a pool, all cores that this process may use."""
-    if not isinstance(threads, int) or threads == 0:
+def count_threads(threads: int = 0) -> int:
+    """Number of threads to use here; with 0, all cores that this process may use."""
+    if threads == 0:
         affinity = getattr(os, "sched_getaffinity", None)
         return len(affinity(0)) if affinity else (os.cpu_count() or 1)
     if threads < 0:
@@ -57,20 +44,6 @@ def on_one_thread(kind: str) -> AbstractContextManager[Any]:
 def _find_libraries(n_modules: int) -> ThreadpoolController:  # noqa: ARG001
     """The libraries of this process; looked for again, which takes milliseconds, after other modules were loaded."""
     return ThreadpoolController()
-
-
-def map_shared(
-    function: Callable[[Shared, Item], Result], shared: Shared, items: Iterable[Item], workers: Workers
-) -> Iterator[Result]:
-    """function(shared, item) for every item, in order, on whatever workers there are.
-
-    `shared` is what all items need and nobody changes; it is sent to other processes once. An item holds what it alone
-    needs. Items are taken from their iterator as workers become free, so a late item may depend on early results where
-    that changes nothing but the time it takes. The function is one of a module, not a closure.
-    """
-    if isinstance(workers, int):
-        return map_blocks(partial(function, shared), items, workers)
-    return workers.map(function, shared, items)
 
 
 def map_blocks(

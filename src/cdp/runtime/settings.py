@@ -55,40 +55,6 @@ class RuntimeSettings:
         """A quarter of the memory budget, in bytes: one for blocks under way, one for arrays, two for all that must be held."""
         return max(1, parse_bytes(self.memory_budget) // 4)
 
-    def workers_for(self, block_bytes: int) -> int | RayPool:
-        """As many threads as have room for such a block each; a pool, which bounds what is under way by itself, whole.
-
-        Blocks themselves must not depend on the number of threads, or results would.
-        """
-        workers = self.workers
-        if not isinstance(workers, int):
-            return workers
-        from cdp.runtime.parallel import count_threads
-
-        return max(1, min(count_threads(workers), self.share // max(1, block_bytes)))
-
-    @property
-    def search_device(self) -> str:
-        """Where k-NN searches compute: on Ray, the cores of all nodes are worth more than one GPU here."""
-        return self.device if isinstance(self.workers, int) else "cpu"
-
-    @property
-    def embedders(self) -> int | RayPool:
-        """What networks run on: as other blocks; but on Ray each worker gets a GPU where there are any, unless the device is cpu."""
-        if self.engine == "threads" or self.device == "cpu":
-            return self.workers
-        from cdp.runtime.devices import count_gpus
-
-        pool = self.ray_pool()
-        return self.threads if pool.is_this_machine and count_gpus() < 2 else pool.with_gpus()
-
-    @property
-    def workers(self) -> int | RayPool:
-        """What blocks run on, for `cdp.runtime.parallel.map_shared`: threads too where Ray has no other machine."""
-        if self.engine == "threads" or self.ray_pool().is_this_machine:
-            return self.threads
-        return self.ray_pool()
-
     def ray_pool(self) -> RayPool:
         """The cluster at the address."""
         from cdp.runtime.ray_pool import RayPool

@@ -15,6 +15,7 @@ from cdp.nets.extract import extract_views
 from cdp.nets.pixels import PixelFormat, decode_pixels
 from cdp.nets.supervised import train_supervised
 from cdp.nets.weights import load_network
+from cdp.runtime.runtime import Runtime
 from cdp.types import Views
 
 
@@ -92,10 +93,14 @@ def test_stopped_mid_file_it_goes_on(trained, tmp_path, people, stop_at):
 
     whole = extract_views(trained, people, tmp_path / "whole", base="thumb-1", batch=2)
     with pytest.raises(StopError):
-        extract_views(trained, people, tmp_path / "cut", base="thumb-1", batch=2, progress=stop)
+        extract_views(
+            trained, people, tmp_path / "cut", base="thumb-1", batch=2, runtime=Runtime.of(progress=stop)
+        )
     assert not (tmp_path / "cut").exists()
     calls = 0
-    again = extract_views(trained, people, tmp_path / "cut", base="thumb-1", batch=2, progress=count)
+    again = extract_views(
+        trained, people, tmp_path / "cut", base="thumb-1", batch=2, runtime=Runtime.of(progress=count)
+    )
     # 24 blocks for each of two forms of the images; flushed every 16 blocks
     assert calls == 48 - {1: 0, 17: 16, 39: 24}[stop_at]
     for one, two in zip(whole, again, strict=True):
@@ -108,7 +113,9 @@ def test_half_done_work_of_other_settings_is_not_used(trained, tmp_path, people)
             raise StopError
 
     with pytest.raises(StopError):
-        extract_views(trained, people, tmp_path / "views", base="thumb", batch=2, progress=stop)
+        extract_views(
+            trained, people, tmp_path / "views", base="thumb", batch=2, runtime=Runtime.of(progress=stop)
+        )
     views = extract_views(trained, people, tmp_path / "views", base="thumb", batch=2, flip=True)
     fresh = extract_views(trained, people, tmp_path / "fresh", base="thumb", batch=2, flip=True)
     np.testing.assert_array_equal(views.base.source, fresh.base.source)

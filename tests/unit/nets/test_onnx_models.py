@@ -24,6 +24,7 @@ from cdp.nets.model_cards import KnownModel
 from cdp.nets.onnx_inputs import InputConventions, InputFacts, find_conventions
 from cdp.nets.onnx_models import open_models, open_onnx_model, prepare_pixels, read_onnx_model
 from cdp.nets.onnx_sessions import hash_file
+from cdp.runtime.runtime import Runtime
 from cdp.storage.artifacts import read_card
 from cdp.types import Views
 from cdp.types.manifest import Manifest
@@ -145,7 +146,9 @@ def test_what_nothing_says_is_tried_on_the_images_and_written_down(tmp_path):
     file = embedder(tmp_path / "mine.onnx", clipped=True)
     file.with_suffix(".toml").write_text('color = "RGB"\n')
     runs = [
-        embed_images(images, open_models([file]), tmp_path / f"views{threads}", threads=threads)
+        embed_images(
+            images, open_models([file]), tmp_path / f"views{threads}", runtime=Runtime.of(threads=threads)
+        )
         for threads in (1, 3)
     ]
     opened = open_onnx_model(file)
@@ -293,7 +296,13 @@ def test_several_models_make_views_that_do_not_depend_on_threads(tmp_path, image
         for at, name in enumerate(("arcface", "adaface", "sface"))
     ]
     made = [
-        embed_images(images, open_models(files), tmp_path / f"views{threads}", threads=threads, batch=3).views
+        embed_images(
+            images,
+            open_models(files),
+            tmp_path / f"views{threads}",
+            runtime=Runtime.of(threads=threads),
+            batch=3,
+        ).views
         for threads in (1, 4)
     ]
     assert made[0].names == ("base", "adaface", "sface")
@@ -340,11 +349,17 @@ def test_a_killed_run_goes_on(tmp_path, images):
         if done == 18:
             raise KeyboardInterrupt
 
-    options = {"batch": 1, "threads": 1, "skip_unreadable": True}
+    options = {"batch": 1, "skip_unreadable": True}
     with pytest.raises(KeyboardInterrupt):
-        embed_images(images, models, tmp_path / "views", **options, progress=stop)
+        embed_images(
+            images, models, tmp_path / "views", **options, runtime=Runtime.of(threads=1, progress=stop)
+        )
     made = embed_images(
-        images, models, tmp_path / "views", **options, progress=lambda step, done, total: seen.append(done)
+        images,
+        models,
+        tmp_path / "views",
+        **options,
+        runtime=Runtime.of(threads=1, progress=lambda step, done, total: seen.append(done)),
     )
     assert seen == [17, 18, 19, 20]
     assert [one.row for one in made.unreadable] == [0]
