@@ -51,7 +51,8 @@ def test_figures_of_methods_and_of_cdp(cdp, home):
         assert 0 <= row["coverage"] <= 1
         assert 0 <= row["nmi"] <= 1
         assert row["seconds"] > 0
-        assert row["tuning_seconds"] > 0
+        # Of fewer than 20 labeled identities the preset best learns nothing.
+        assert row["tuning_seconds"] > 0 or row["name"] == "cdp, preset best"
     assert found["rows"][1]["f"] > 0.5
     assert not list(home.glob(".all.json*"))
 
