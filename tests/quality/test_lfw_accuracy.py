@@ -20,6 +20,7 @@ from cdp.nets import onnx_inputs
 from cdp.nets.convention_trial import settle_conventions
 from cdp.nets.onnx_models import open_onnx_model
 from cdp.nets.pixels import decode_rows
+from cdp.runtime.runtime import Runtime
 from cdp.types.manifest import Manifest
 
 SHARED = Path(__file__).resolve().parents[3] / "shared"
@@ -117,5 +118,5 @@ def test_the_trial_finds_what_the_publisher_does(faces, monkeypatch, name, color
     assert model.model.conventions.open_keys == ("color", "mean", "std")
     for rows in (slice(None), slice(0, 100), slice(500, 530)):
         some = faces[0].take(np.arange(len(faces[0]))[rows])
-        found = settle_conventions(model, some, threads=1).model.conventions
+        found = settle_conventions(model, some, runtime=Runtime.of(threads=1)).model.conventions
         assert (found.color, found.mean) == (color, mean), rows

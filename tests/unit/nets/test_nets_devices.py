@@ -22,6 +22,7 @@ from cdp.nets.recipe import Recipe
 from cdp.nets.supervised import train_supervised
 from cdp.nets.trunks import register_trunk
 from cdp.runtime import devices
+from cdp.runtime.runtime import Runtime
 from cdp.types import Labels
 
 META = torch.device("meta")
@@ -114,7 +115,7 @@ def test_embedding_is_on_the_device(people, out, seen):
     train_supervised(people, ["spy"], out, recipe=Recipe(epochs=1, batch=16, size=16), device="cpu")
     del seen[:]
     with pytest.raises(NotImplementedError, match="meta"):
-        extract_views(out, people, out / "views", base="spy", device="meta")
+        extract_views(out, people, out / "views", base="spy", runtime=Runtime.of(device="meta"))
     assert seen[-2:] == [META, META]
 
 
@@ -131,7 +132,7 @@ def test_every_function_asks_for_the_device_it_was_given(people, strangers, out,
     (folder,) = train_supervised(people, ["thumb"], out, recipe=recipe, device="cuda:1")
     part = PseudoPart(strangers, Labels.from_array(strangers.classes))
     train_joint(people, [part], "thumb", out / "joint", recipe=recipe, device="cuda:2")
-    extract_views(out, people, out / "views", base="thumb", members=[], device="cuda:3")
+    extract_views(out, people, out / "views", base="thumb", members=[], runtime=Runtime.of(device="cuda:3"))
     assert asked == ["cuda:1", "cuda:2", "cuda:3"]
     # What ran is on the cards, and a network is the same run whatever computed it.
     for card in (folder, out / "joint" / "thumb", out / "views"):
