@@ -382,15 +382,6 @@ def standard_similarity(models, random_pairs, pairs):
     return scaled(np.mean([one for one, _ in both], axis=0), np.mean([one for _, one in both], axis=0))[1]
 
 
-def agreement_of_groupings(first, second):
-    """2 x pairs that both have / (pairs of the one + pairs of the other); -1 is in no group."""
-    one, other = (
-        {(i, j) for i, j in combinations(range(len(labels)), 2) if labels[i] == labels[j] >= 0}
-        for labels in (first, second)
-    )
-    return 2 * len(one & other) / (len(one) + len(other)) if one or other else 0.0
-
-
 def components(ends, n_images):
     """The smallest image that each image is connected with, by going along pairs until nothing changes."""
     smallest = list(range(n_images))

@@ -2,7 +2,7 @@
 
     from cdp import CDP
 
-    labels = CDP().fit_predict(X, y)         # X: embeddings, y: identities, -1 where unknown; y may be left out
+    labels = CDP().fit_predict(X, y)  # X: embeddings; y: identities, -1 = unknown, may be left out
 
 Names are loaded on first use, so `import cdp` costs little more than NumPy.
 """

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 PAIRS_PER_BLOCK = 65_536
-"""Pairs processed at a time: few enough for the processor's cache, enough for the overhead per block not to matter."""
+"""Pairs processed at a time: few enough for the processor's cache, enough for the overhead per block not to
+matter."""
 
 
 def spans(n_rows: int, rows_per_block: int) -> list[tuple[int, int]]:

@@ -10,18 +10,28 @@ from typing import Any
 DISTRIBUTION = "consensus-driven-propagation"
 """What the package is called where packages are installed; `cdp` there is another project."""
 
+NO_WINDOWS = "cdp runs on Linux and macOS; on Windows, install and run it in WSL (wsl --install)."
+
 _UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 
 
 class CdpError(Exception):
-    """Anything `cdp` refuses or fails to do; the message is written for the user, on one line.
+    """Base of all errors of `cdp`; the message is one line written for the user.
 
-    Names out of files stand in messages, and a line feed or an escape sequence in one is shown, not obeyed. The wording
-    of a message may change; its code stays.
+    Names out of files stand in messages, and a line feed or an escape sequence in one is shown, not obeyed.
+    The wording of a message may change; its code stays.
 
     Args:
         code: which condition this is, in lower case with hyphens, e.g. `views-rows-differ`.
         fields: what the message names, for programs: `file`, `row`, `key`, `value`, ...
+
+    Examples:
+        >>> from cdp import CDP, CdpError
+        >>> try:
+        ...     CDP(k=0).fit([[1.0, 0.0]])
+        ... except CdpError as error:
+        ...     print(error.code, error.fields["value"])
+        setting-out-of-range 0
     """
 
     exit_code = 1
@@ -37,7 +47,7 @@ class CdpError(Exception):
         return MappingProxyType(self._fields)
 
     def details(self, **more: object) -> dict[str, Any]:
-        """Code and fields, to raise this error again in other words; of two fields of one name its own stays."""
+        """Return code and fields, for raising this error again with other text; own fields win."""
         return {"code": self.code, **more, **self._fields}
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -48,7 +58,16 @@ class CdpError(Exception):
 
 
 class InputError(CdpError, ValueError):
-    """The input or a setting is wrong; the message names the row, file or key."""
+    """Report a wrong input or setting; the message names the row, file or key.
+
+    Examples:
+        >>> from cdp import Embeddings, InputError
+        >>> try:
+        ...     Embeddings([[1.0, 0.0], [0.0, 0.0]])
+        ... except InputError as error:
+        ...     print(error.code)
+        embeddings-zero-length
+    """
 
     exit_code = 2
 
@@ -78,7 +97,7 @@ class NotFittedError(InputError, AttributeError):
 
 
 def _rebuild(kind: type[CdpError], message: str = "") -> CdpError:
-    """An error from a copy or another process, whatever its own constructor takes; its attributes follow."""
+    """Rebuild an error from a copy or another process with its attributes, without its constructor."""
     error = kind.__new__(kind)
     CdpError.__init__(error, message)
     return error
@@ -92,7 +111,7 @@ def _as_plain(value: object) -> object:
 
 
 def install_command(extra: str = "") -> str:
-    """What installs the package with an extra, for an error message; a checkout is the only source so far."""
+    """Return the command that installs an extra, for messages; a checkout is the only source."""
     package = f"'.[{extra}]'" if extra else "."
     return f"pip install -c constraints.txt {package} in the source folder of {DISTRIBUTION}"
 

@@ -12,7 +12,7 @@ from numbers import Integral, Real
 from types import MappingProxyType, NoneType
 from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
-from cdp.errors import InputError
+from cdp.errors import InputError, rows_not_utf8
 
 Slice = TypeVar("Slice")
 
@@ -66,7 +66,7 @@ class Setting:
 
     @property
     def range(self) -> str:
-        """`from 0 to 1`, `1 or more`, `above 0`; empty when anything goes. The limit of all numbers of images is left out."""
+        """Describe the range: `from 0 to 1`, `1 or more`, `above 0`; empty without limits."""
         high = None if self.high == MOST_IMAGES else self.high
         ends = [
             f"above {_number(self.above)}" if self.above is not None else "",
@@ -88,7 +88,7 @@ class Setting:
 
     @property
     def facts(self) -> str:
-        """`1 or more; default: 20`: what help texts say after the sentence; empty when there is nothing to say."""
+        """Return `1 or more; default: 20`, the end of help texts; empty if there is nothing to say."""
         default = ",".join(map(str, self.default)) if self.many else self.shown(self.default).strip('"')
         if self.kind is bool and not self.many:
             default = "on" if self.default else "off"
@@ -96,11 +96,11 @@ class Setting:
         return "; ".join(fact for fact in facts if fact)
 
     def shown(self, value: Any) -> str:
-        """The value as a recipe would spell it; None by its word."""
+        """Return the value as a recipe would spell it; None by its word."""
         return self.none if value is None else shown(value)
 
     def convert(self, value: Any, key: str) -> Any:
-        """The value as this setting holds it: whole numbers become numbers where those are meant, lists tuples, a word None."""
+        """Convert a value to the setting's type: whole floats to int, lists to tuples, words to None."""
         if self.none and (value is None or value == self.none):
             return None
         if not self.many:
@@ -125,14 +125,23 @@ class Setting:
         # Exact types: True is an int to Python, not to a reader of recipes.
         if not _is_exactly(value, self.kind):
             raise InputError(
-                f"{key} = {shown(given)}: {KINDS[self.kind]}{self._or_none} is needed, not {word_for(value)}.",
+                f"{key} = {shown(given)}: {KINDS[self.kind]}{self._or_none} is needed, not "
+                f"{word_for(value)}.",
                 code="setting-type-wrong",
                 key=key,
                 value=given,
             )
+        if self.kind is str and rows_not_utf8([value]):
+            raise InputError(
+                f"{key} = {shown(given)}: text that is not UTF-8, which no recipe or card can hold; rename "
+                "the file.",
+                code="setting-not-utf8",
+                key=key,
+            )
         if self.choices and value not in self.choices:
             raise InputError(
-                f"{key} = {shown(given)}: choose one of {', '.join(self.choices)}.{did_you_mean(value, self.choices)}",
+                f"{key} = {shown(given)}: choose one of "
+                f"{', '.join(self.choices)}.{did_you_mean(value, self.choices)}",
                 code="setting-choice-unknown",
                 key=key,
                 value=given,
@@ -152,7 +161,7 @@ class Setting:
         return value
 
     def holds(self, value: float) -> bool:
-        """Whether a number is in the range, or is the extra value."""
+        """Return whether a number is in the range, or is the extra value."""
         if self.also is not None and value == self.also:
             return True
         return (
@@ -183,29 +192,29 @@ class Setting:
 
 
 def setting(default: T, help: str, **known: Any) -> T:
-    """A dataclass field with a default, a sentence of help and what its value may be: any other field of `Setting`.
+    """Define a dataclass field with default, help and checks; `known` are fields of `Setting`.
 
-    The field's annotation says the type: bool, int, float, str, a Literal of texts, a tuple of any of them, or `… | None` together
-    with `none`, the word for None.
+    The field's annotation says the type: bool, int, float, str, a Literal of texts, a tuple of any of them,
+    or `… | None` together with `none`, the word for None.
     """
     # The type says T, as the standard library's own `field` does: that is what the attribute will be.
     return dataclasses.field(default=default, metadata={"help": help, **known})
 
 
 def share(default: T, help: str, **known: Any) -> T:
-    """The setting of a share: from 0 to 1, unless its ends are given."""
+    """Return the setting of a share: from 0 to 1, unless its ends are given."""
     ends = {"low": None if "above" in known else 0, "high": None if "below" in known else 1}
     return setting(default, help, **{"meaning": "a share", **ends, **known})
 
 
 def setting_like(owner: type, name: str, default: T) -> T:
-    """The same setting as in another dataclass, with another default."""
+    """Return the same setting as in another dataclass, with another default."""
     known = next(field for field in dataclasses.fields(owner) if field.name == name)
     return dataclasses.field(default=default, metadata=known.metadata)
 
 
 def settings_of(owner: type) -> Mapping[str, Setting]:
-    """The settings of a dataclass by name, in order; fields made without `setting` are left out."""
+    """Return the settings of a dataclass by name, in order; fields made without `setting` are left out."""
     key: Any = owner
     return _read_settings(key)
 
@@ -222,19 +231,21 @@ def _read_settings(owner: Any) -> Mapping[str, Setting]:
                 raise TypeError(
                     f"{field.name}: a setting that may be None has a word for it, and no other has one"
                 )
+            if kind is int and not {"high", "below"} & known.keys():
+                known["high"] = MOST_IMAGES  # compiled code holds whole numbers in 32 bits
             found[field.name] = Setting(field.name, kind, many, field.default, **known)
     return MappingProxyType(found)
 
 
 def check_settings(owner: Any, section: str = "") -> None:
-    """Check every setting of a frozen dataclass from its `__post_init__`, and store what `convert` made of it."""
+    """Check all settings of a frozen dataclass in `__post_init__`, and store the converted values."""
     for name, known in settings_of(type(owner)).items():
         key = f"{section}.{name}" if section else name
         object.__setattr__(owner, name, known.convert(getattr(owner, name), key))
 
 
 def shown(value: Any, most: int = 60) -> str:
-    """A value as a recipe would spell it, shortened, for an error message."""
+    """Return a value as a recipe would spell it, shortened, for an error message."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, str):
@@ -249,7 +260,7 @@ def shown(value: Any, most: int = 60) -> str:
 
 
 def word_for(value: Any) -> str:
-    """What a value is, in plain words."""
+    """Return what a value is, in plain words."""
     if isinstance(value, dict):
         return "a table"
     if isinstance(value, list | tuple):

@@ -1,1 +1,1 @@
-"""The laboratory: drawn faces, other methods, studies, and what looks at the truth; the core imports none of it."""
+"""The laboratory: drawn faces, baselines, studies. Not imported by the core."""

@@ -1,4 +1,4 @@
-"""`cdp-lab compile`: every loop of labeling is run once on made-up embeddings, so that its compiled form is kept on disk."""
+"""`cdp-lab compile`: run every loop of labeling once, so that its compiled form is cached."""
 
 from __future__ import annotations
 
@@ -22,14 +22,16 @@ from cdp_lab.synthetic import synthetic_views
 _PEOPLE = 250
 # So small that groups must be split, too.
 _MAX_SIZE = 20
-# Enough images that probing cells is cheaper than exact search: few cells at the first rank, many at the second.
+# Enough images that probing cells is cheaper than exact search: few cells at the first rank, many at the
+# second.
 _IMAGES, _DIMENSIONS, _RANKS = 20_000, 256, (8, 32)
 
 
 def compile_loops(progress: Progress = no_progress) -> None:
-    """Label a few made-up people by both presets, with labels and without, and search in both ways, from files as users do.
+    """Label a few made-up people by both presets, with and without labels, and by both searches.
 
-    A loop is compiled for the kinds of arrays that it is given; so nothing less than the real thing compiles what will be needed.
+    A loop is compiled for the kinds of arrays that it is given; so nothing less than the real thing compiles
+    what will be needed.
     """
     with TemporaryDirectory() as folder:
         split = synthetic_views(_PEOPLE, members=2, dimensions=64)

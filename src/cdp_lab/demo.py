@@ -1,4 +1,4 @@
-"""`cdp demo`: drawn faces, and the recipe that is run on them; `cdp demo --embeddings`: made-up embeddings labeled four ways."""
+"""`cdp demo`: drawn faces and their recipe; `cdp demo --embeddings`: four ways to label."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from cdp.run.runner import Planned, plan_stages
 from cdp.run.sources import Facts, resolve
 from cdp.run.stages import Ledger
 from cdp.runtime.progress import Progress, no_progress
-from cdp.storage.files import write_json
+from cdp.storage.files import check_writable, write_json
 from cdp.types import Views
 from cdp.types.run_record import TrueFigures
 from cdp_lab.drawn_faces import FaceSettings, write_faces
@@ -47,19 +47,22 @@ _AMOUNTS: Mapping[Size, _Amount] = {
     "default": _Amount(700, 300, 0.2, {"joint.epochs": 9}),
     "quick": _Amount(440, 150, 0.15, {"train.epochs": 12, "joint.epochs": 5, "evaluation.replicates": 200}),
 }
+_ROOM: Mapping[Size, int] = {"full": 500_000_000, "default": 200_000_000, "quick": 100_000_000}
+"""Bytes that a demo needs on disk, estimated from above: `--quick` takes 87 MB."""
+
 _FILES = ("faces.zip", "test_faces.zip")
 _RECORD = "settings.json"
 
 
 def demo_file() -> Path:
-    """The recipe of `cdp demo`."""
+    """Return the recipe of `cdp demo`."""
     return Path(__file__).with_name("demo.toml")
 
 
 def demo_recipe(
     folder: Path, size: Size = "default", overrides: Mapping[str, Any] | None = None
 ) -> RunRecipe:
-    """The demo's recipe on the faces in a folder, changed as the command line says."""
+    """Return the demo's recipe on the faces in a folder, changed as the command line says."""
     images, test = (str(_drawn(folder.absolute()) / name) for name in _FILES)
     recipe = read_recipe(demo_file(), {**_AMOUNTS[size].overrides, **(overrides or {})})
     if recipe.data != DataSection():
@@ -85,6 +88,7 @@ def draw_demo_faces(
     if _are_drawn(folder, recipe.seed, size):
         return
     refuse_other_folder(folder, RUN, "cdp demo")
+    check_writable(folder, _ROOM[size], "the demo's files")
     _drawn(folder).mkdir(parents=True, exist_ok=True)
     # Marks the folder as one of a run, which a later call may fill or clear.
     (run_folder(folder) / "stages").mkdir(exist_ok=True)
@@ -96,7 +100,7 @@ def draw_demo_faces(
 
 
 def plan_demo(folder: Path, recipe: RunRecipe, size: Size = "default") -> list[Planned]:
-    """What a demo would do, and why; nothing is written or drawn."""
+    """Return what a demo would do, and why; nothing is written or drawn."""
     if _are_drawn(folder, recipe.seed, size):
         return plan_recipe(recipe, folder)
     check_recipe(recipe)
@@ -106,7 +110,7 @@ def plan_demo(folder: Path, recipe: RunRecipe, size: Size = "default") -> list[P
 
 
 def _drawn(folder: Path) -> Path:
-    """Where the faces are, so that they move with the folder."""
+    """Return where the faces are, so that they move with the folder."""
     return run_folder(folder) / "drawn"
 
 
@@ -123,7 +127,7 @@ def _are_drawn(folder: Path, seed: int, size: Size) -> bool:
 def compare_ways(
     split: SyntheticSplit, *, seed: int = 0, progress: Progress = no_progress
 ) -> list[tuple[str, TrueFigures]]:
-    """The name of every way and its figures; the last one is the default."""
+    """Return the name of every way and its figures; the last one is the default."""
     alone = _best_similarity(split.labeled)
     ways = {
         f"base alone, > {alone:.2f}": CDP("paper", mediator="vote", min_votes=0, threshold=alone, seed=seed),
@@ -140,7 +144,7 @@ def compare_ways(
 
 
 def _best_similarity(labeled: Views) -> float:
-    """The similarity threshold of the base alone with the best pairwise F on the labeled part."""
+    """Return the similarity threshold of the base alone with the best pairwise F on the labeled part."""
     alone = Views(labeled.base)
 
     def quality(threshold: float) -> float:

@@ -1,4 +1,4 @@
-"""Other ways from embeddings to labels, for studies: clustering, labels corrected by the truth, a threshold set by the truth."""
+"""Labelers for studies: clustering, labels corrected by the truth, thresholds set by the truth."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ Mistakes = Literal["splits", "mixtures", "all"]
 
 @dataclass(frozen=True)
 class ClusteringSettings:
-    """Hierarchical clustering of what the base sees; the similarity at which it stops is tuned where that is possible."""
+    """Hierarchical clustering of the base embeddings; its threshold is tuned where possible."""
 
     label: LabelSettings
     merge_above: float
@@ -50,7 +50,7 @@ class ClusteringSettings:
 
 
 def clustering(merge_above: float = 0.5, memory_budget: str = "2GB") -> Labeler:
-    """The paper's clustering baseline instead of consensus."""
+    """Return the paper's clustering baseline instead of consensus."""
 
     def make(settings: LabelSettings, needs: tuple[str, ...]) -> list[Stage]:
         own = ClusteringSettings(settings, merge_above, memory_budget)
@@ -91,7 +91,7 @@ def _write(folder: Path, labels: Labels, kind: str, threshold: float, tuning: Tu
 
 
 def _identities_to_count(folder: Path) -> LongArray:
-    """The identities that figures of labels count: not those of the validation part."""
+    """Return the identities that figures of labels count: not those of the validation part."""
     identities = part(folder, "unlabeled").identities
     rows = validation_rows(folder, len(identities))
     return identities if rows is None else np.where(rows, -1, identities)
@@ -105,7 +105,7 @@ class OracleSettings:
 
 
 def oracle(mistakes: Mistakes) -> Labeler:
-    """Consensus, then some of its mistakes corrected by the truth, to find out what each kind costs a network."""
+    """Label by consensus, then correct some mistakes by the truth, to price each kind."""
 
     def make(settings: LabelSettings, needs: tuple[str, ...]) -> list[Stage]:
         found = replace(settings, output="labels_found")
@@ -137,15 +137,15 @@ def correct_labels(settings: OracleSettings, context: Context) -> None:
 
 
 def correct_by_truth(labels: Labels, identities: npt.ArrayLike, mistakes: Mistakes) -> Labels:
-    """The labels without splits, without mixtures, or without either; it looks at the truth.
+    """Return the labels without splits, without mixtures, or without either; it looks at the truth.
 
     Discarded images stay discarded. The images of a group whose identities are unknown stay together.
 
     Args:
         labels: as found.
         identities: the truth; negative = unknown.
-        mistakes: what is corrected. `splits`: groups with the same majority identity become one, their other images
-            included. `mixtures`: every group is divided by identity, and single images are discarded.
+        mistakes: what is corrected. `splits`: groups with the same majority identity become one, their other
+            images included. `mixtures`: every group is divided by identity, and single images are discarded.
             `all`: both, so that every image with a label has its own identity.
     """
     truth = np.asarray(identities, dtype=np.int64)
@@ -158,7 +158,8 @@ def correct_by_truth(labels: Labels, identities: npt.ArrayLike, mistakes: Mistak
         )
     if not (truth >= 0).any():
         raise InputError(
-            "correct_by_truth: no true identity of an unlabeled image is known; leave the oracle correction out.",
+            "correct_by_truth: no true identity of an unlabeled image is known; leave the oracle correction "
+            "out.",
             code="truth-unknown",
         )
     labeled = np.flatnonzero(labels.labels >= 0)
@@ -190,10 +191,10 @@ class PairRecallSettings:
 
 
 def at_pair_recall(pair_recall: float) -> Labeler:
-    """Consensus at the threshold where this share of the true candidate pairs is accepted, for comparing committees.
+    """Label at the threshold that accepts this share of genuine candidates, to compare committees.
 
-    As in the paper: "we adjust pair similarity threshold to obtain fixed recall". It looks at the truth, so it is a
-    way to measure and not to label.
+    As in the paper: "we adjust pair similarity threshold to obtain fixed recall". It looks at the truth, so
+    it is a way to measure and not to label.
     """
 
     def make(settings: LabelSettings, needs: tuple[str, ...]) -> list[Stage]:
@@ -224,7 +225,7 @@ def label_at_recall(settings: PairRecallSettings, context: Context) -> None:
 def threshold_at_recall(
     scored: ConsensusGraph, candidates: Pairs, identities: LongArray, pair_recall: float
 ) -> float:
-    """Find the threshold above which just this share of the true candidate pairs is; the lowest one if too few are scored."""
+    """Find the threshold that accepts this share of genuine candidates; the lowest if too few are scored."""
 
     def is_true(ids: IntArray) -> BoolArray:
         first, second = identities[ids[:, 0]], identities[ids[:, 1]]
@@ -234,8 +235,8 @@ def threshold_at_recall(
     n_true = int(is_true(candidates.ids).sum())
     if not n_true:
         raise InputError(
-            "A threshold at a fixed pair recall needs the true identities of unlabeled images, and no candidate pair is known "
-            "to be true.",
+            "A threshold at a fixed pair recall needs the true identities of unlabeled images, and no "
+            "candidate pair is known to be true.",
             code="pair-recall-without-truth",
         )
     doubt = np.sort(scored.doubt[is_true(scored.ids)].astype(np.float64))

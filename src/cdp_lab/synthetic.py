@@ -1,4 +1,4 @@
-"""Made-up embeddings: identities with lookalikes, images of uneven quality, networks that err in their own ways.
+"""Made-up embeddings: identities with lookalikes, uneven quality, networks with own errors.
 
 For the demo, the tests and the benchmarks; real data does not look exactly like this.
 """
@@ -80,7 +80,7 @@ def _embed(
     dimensions: int,
     seed: int,
 ) -> FloatArray:
-    """Embeddings by one network: the first is the best, the others are noisier and depend on other nuisances."""
+    """Embed by one network: the first is the best; others are noisier and see other nuisances."""
     own = np.random.default_rng([seed, network])
     attention = own.uniform(0.6, 1.4, _IDENTITY_DIMENSIONS)
     blur = noise * (1.0 if network == 0 else 1.05 + 0.05 * network)

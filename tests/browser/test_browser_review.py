@@ -200,7 +200,7 @@ def test_a_killed_server_loses_nothing(page, server, folder, chromium):
         assert "is called 'Anna'" in page.text_content("main")
     finally:
         said = again.stop()
-    assert "every answer is on disk; type the same command again to go on" in said
+    assert "all answers are saved; run the same command again to continue" in said
     assert open_collection(folder).names == {first: "Anna"}
 
 

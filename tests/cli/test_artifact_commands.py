@@ -97,8 +97,8 @@ def test_a_traceback_is_printed_only_when_it_is_asked_for(cdp, tmp_path, monkeyp
     monkeypatch.setattr("cdp.storage.artifacts.hash_array", lambda array: 1 // 0)
     words = ("eval", "labels", "labels", "--identities", "labels.txt")
     sentence = (
-        "Error: labels: cannot be read (ZeroDivisionError: integer division or modulo by zero); it is damaged, or holds what "
-        "cdp does not expect there: write it again. [file-damaged]\n"
+        "Error: labels: cannot be read (ZeroDivisionError: integer division or modulo by zero); it is damaged or has an "
+        "unexpected format; write it again. [file-damaged]\n"
     )
     assert cdp(*words, code=2) == sentence
     traced = cdp("--debug", *words, code=2)

@@ -43,6 +43,11 @@ def test_a_collection_is_made_corrected_and_extended(home):
     assert "kept their number" in run("regroup faces --corrections table.csv")
     corrected = open_collection("faces")
     assert corrected.names[corrected.identity[0]] == "Anna"
+    threshold = corrected.state.threshold
+    run("regroup faces --threshold 0.9")
+    assert open_collection("faces").state.threshold == 0.9
+    assert "[" in run("regroup faces --threshold many", 2)
+    run(f"regroup faces --threshold {threshold}")
     run("add faces second --out grown --threads 1")
     assert open_collection("faces").n_images == 80
     assert open_collection("grown").n_images == 125

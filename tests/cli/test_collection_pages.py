@@ -83,3 +83,14 @@ def test_the_pages_run_as_printed(home):
         .read_text(encoding="utf-8")
         .startswith("row,path,identity,identity_name,confidence")
     )
+
+
+@pytest.mark.slow
+def test_the_snippet_about_collections_runs(home):
+    (snippet,) = blocks("collections.md", "python")
+    names: dict[str, object] = {}
+    exec(compile(snippet, "docs/collections.md", "exec"), names)
+    faces = names["faces"]
+    assert faces.n_images == 125
+    assert faces.names[int(faces.identity[3])] == "Anna"
+    assert faces.identity[12] == -1

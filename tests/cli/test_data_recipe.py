@@ -78,8 +78,8 @@ def test_check_shows_what_differs(workplace):
     )
     assert result.exit_code == 0, result.output
     assert result.output.splitlines() == [
-        "mine.toml: this recipe can be run.",
-        "Not at its default:",
+        "mine.toml: valid; cdp run can run it.",
+        "Changed from the defaults:",
         f'  data.images       = "{workplace.resolve() / "faces"}"  (default "")',
         "  split.probes      = 0.1  (default -1.0)",
         "  split.distractors = 0.1  (default -1.0)",

@@ -33,7 +33,7 @@ REFUSED = {
     "data split": ("data split list.csv --out .", "data split photos --out photos", "data split parts/list.csv --out parts"),
     "data check": ("data check list.csv --list list.csv",),
     "data align": ("data align photos --detector nets/a.onnx --out photos", "data align photos --ready all --out nets"),
-    "train": ("train photos --network small_vgg --size 8 --out photos", "train photos --unlabeled photos --true-labels --network small_vgg --size 8 --out photos"),
+    "train": ("train photos --network small_vgg --size 16 --out photos", "train photos --unlabeled photos --true-labels --network small_vgg --size 16 --out photos"),
     "embed": ("embed photos --networks nets --base small --out nets", "embed photos --networks nets --base small --out labels", "embed photos --model nets/a.onnx --out nets"),
     "show": ("show made --report made/labels.csv", "show made --report made/report.html"),
     "data recipe": ("data recipe list.csv --data.images list.csv",),

@@ -157,6 +157,6 @@ def test_folder_names_are_people_only_where_asked_for(tmp_path, monkeypatch):
 @pytest.mark.slow
 def test_other_settings_of_faces_hold_for_new_photos_and_that_is_said(album):
     said = succeed("add album photos --min-score 0.3 --threads 1")
-    assert "Note: --min-score 0.3 holds for new photos only; the others were read with 0.6." in said
+    assert "Note: --min-score 0.3 applies to new photos only; the others were read with 0.6." in said
     assert "No photo is new." in said
     assert "Note: --min-score" not in succeed("add album photos --min-score 0.6 --threads 1")

@@ -65,6 +65,12 @@ def test_another_model_or_all_of_them(cdp, home):
     assert ensemble["rows"][0]["f"] != member["rows"][0]["f"]
 
 
+def test_k_is_smaller_where_a_part_has_few_images(cdp, home):
+    output = cdp("unlabeled --validation labeled --methods finch --k 5000 --out small.json --quiet")
+    k = json.loads((home / "small.json").read_text())["k"]
+    assert f"k = {k} instead of 5000" in output
+
+
 @pytest.mark.parametrize(
     ("words", "code"),
     [

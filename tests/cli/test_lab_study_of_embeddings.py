@@ -109,11 +109,8 @@ def test_a_changed_row_is_noticed(folder):
 
 
 def test_what_is_wrong_is_a_sentence(folder):
-    assert (
-        "base: this study trains networks, and embeddings are no images to train on; give data.images, or choose a "
-        "study of labels, e.g. k or mediator_inputs."
-    ) in say_no("base", "recipe.toml", "--out", "x")
-    assert "nobody.npy is not there" in say_no("k", "recipe.toml", "--out", "x", "--base.network", "nobody")
+    assert "[study-needs-images]" in say_no("base", "recipe.toml", "--out", "x")
+    assert "nobody.npy does not exist" in say_no("k", "recipe.toml", "--out", "x", "--base.network", "nobody")
     assert "leave one of them empty" in say_no("k", "recipe.toml", "--out", "x", "--data.images", "faces")
     assert "set train.folds = 0" in say_no("k", "recipe.toml", "--out", "x", "--train.folds", "3")
     assert "data.rotations is about images" in say_no("k", "recipe.toml", "--out", "x", "--data.rotations")

@@ -81,7 +81,7 @@ def test_everything_promised_is_written(labeled_folder):
     assert Mediator.load(folder / "scored/0001/mediator").k == 10
     soft = sparse.load_npz(folder / "soft_labels.npz")
     assert soft.shape == (labels.n_images, labels.n_identities)
-    assert "What to expect" in (folder / "report.html").read_text()
+    assert "Expected quality" in (folder / "report.html").read_text()
     with (folder / "mixed_groups.csv").open() as file:
         assert {int(row["identity"]) for row in csv.DictReader(file)} == set(identity) - {-1}
     with (folder / "split_groups.csv").open() as file:
@@ -264,7 +264,9 @@ def test_a_sentence_names_the_option_the_value_and_the_way_out(cdp, home):
 
 def test_what_the_input_is_taken_for_is_said(cdp, home):
     vote = ["--mediator", "vote", "--k", "5", "--out", "kinds", "--force"]
-    assert "unlabeled: embeddings (--input photos or faces if not)." in cdp("label", "unlabeled", *vote)
+    assert "unlabeled: embeddings; otherwise give --input photos or faces." in cdp(
+        "label", "unlabeled", *vote
+    )
     assert "if not" not in cdp("label", "unlabeled", *vote, "--input", "embeddings")
     assert cdp("label", "unlabeled", *vote, "--quiet") == ""
     assert "[path-missing]" in cdp("label", "nowhere", "--out", "x", code=2)

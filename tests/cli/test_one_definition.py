@@ -81,7 +81,7 @@ def test_all_three_have_the_same_defaults_and_ranges(name, help_of_label, signat
     assert may_be.replace("`", "").removeprefix("any of ").endswith(allowed)
     assert sentence == one.help
     assert_takes(signature[name], one)
-    (about,) = re.findall(rf"^ {{8}}{name}: (.*(?:\n {{12}}.*)*)", CDP.__doc__, re.M)
+    (about,) = re.findall(rf"^    {name}: (.*(?:\n        .*)*)", inspect.getdoc(CDP) or "", re.M)
     assert about[0].islower() or about[0] == '"'
     if one.kind is not bool and (default_in_words := re.search(r"\(\"?([\w.]+)\"?\)\.$", about)):
         assert default_in_words[1] == f"{one.default:g}" if one.kind in (int, float) else one.default

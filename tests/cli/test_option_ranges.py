@@ -1,5 +1,6 @@
 """Values without a meaning: one sentence that names the option, however odd the value; never a traceback."""
 
+import os
 import re
 
 import numpy as np
@@ -8,7 +9,14 @@ from typer.testing import CliRunner
 
 from cdp import Views
 from cdp.cli.main import app
+from cdp.cli.train_commands import RunOptions
+from cdp.collection.collection_settings import GrowthSettings
 from cdp.errors import InputError
+from cdp.faces.align_settings import AlignSettings
+from cdp.nets.recipe import Recipe
+from cdp.runtime.settings import RuntimeSettings
+from cdp.scoring.settings import ConsensusSettings
+from cdp.settings import settings_of
 from cdp_lab.cli.lab_main import app as lab
 from cdp_lab.study.design import Options
 
@@ -63,6 +71,12 @@ WRONG = [
     *(("baselines", "--seed", value) for value in ("-1", str(2**32))),
     *(("run", "--seed", value) for value in ("-1", str(2**32), HUGE)),
     *(("run", "--train.weight_decay", value) for value in ("nan", "inf")),
+    *(("train", option, str(2**64)) for option in ("--size", "--scale", "--checkpoint-every", "--batch")),
+    *(
+        ("run", option, str(2**64))
+        for option in ("--evaluation.pairs", "--split.unlabeled-parts", "--split.use-parts", "--k")
+    ),
+    *(("run", option, "x\udcff") for option in ("--data.skip", "--data.root")),
     *(("study", "--seeds", value) for value in ("0", "-1")),
     *(("study", "--pair-recall", value) for value in ("nan", "2")),
 ]
@@ -108,6 +122,55 @@ def test_an_output_that_cannot_be_made_is_named(home, monkeypatch, command, out)
     words[words.index("--out") + 1] = out
     said = refuse(home, monkeypatch, words, codes=(1,))
     assert re.search(rf"{re.escape(out)}(/run)?: cannot be written \(.*\[output-unwritable\]", said)
+
+
+@pytest.mark.parametrize("command", ["label", "split", "run", "baselines", "train", "embed", "demo"])
+@pytest.mark.parametrize(
+    ("out", "code"),
+    [("out\udcff", "path-not-utf8"), ("loop", "output-unwritable"), ("loop/x", "output-unwritable")],
+)
+def test_an_output_that_nothing_can_be_written_to_is_found_out_first(home, monkeypatch, command, out, code):
+    if not (home / "loop").is_symlink():
+        (home / "loop").symlink_to("loop")
+    words = [*COMMANDS[command].split(), "--out", out]
+    said = refuse(home, monkeypatch, words, codes=(1, 2))
+    assert f"[{code}]" in said or ("output-is-a-link" in said and out == "loop")
+
+
+def test_a_collection_that_is_a_link_to_itself_is_no_collection(home, monkeypatch):
+    if not (home / "loop").is_symlink():
+        (home / "loop").symlink_to("loop")
+    for words in (
+        "show loop",
+        "add loop views",
+        "regroup loop",
+        "forget loop 1 --yes",
+        "export loop --out out",
+        "review loop --no-browser",
+    ):
+        refuse(home, monkeypatch, words.split(), codes=(1, 2))
+
+
+def test_a_pipe_in_the_place_of_a_file_is_refused_at_once(home, monkeypatch, tmp_path):
+    for ending in ("py", "toml", "npy", "csv", "onnx"):
+        os.mkfifo(tmp_path / f"pipe.{ending}")
+    for words in (
+        f"train --list-networks --trunks {tmp_path}/pipe.py",
+        f"run {tmp_path}/pipe.toml --out out",
+        f"label views --labeled {tmp_path}/pipe.npy --out out",
+        f"label views --corrections {tmp_path}/pipe.csv --out out",
+        f"data check {tmp_path}/pipe.csv",
+    ):
+        assert "pipe." in refuse(home, monkeypatch, words.split(), codes=(1, 2))
+
+
+def test_a_whole_number_is_never_too_large_for_compiled_code():
+    """Every whole number that can be set has an upper end within 64 bits, whether its setting says one or not."""
+    for owner in (ConsensusSettings, RuntimeSettings, AlignSettings, GrowthSettings, Recipe, RunOptions):
+        for name, known in settings_of(owner).items():
+            if known.kind is int:
+                with pytest.raises(InputError):
+                    known.convert((2**64,) if known.many else 2**64, name)
 
 
 @pytest.mark.parametrize(

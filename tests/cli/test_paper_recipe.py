@@ -60,7 +60,7 @@ def data(tmp_path_factory):
 
 def test_the_recipe_is_the_papers(data, monkeypatch):
     monkeypatch.setenv("CDP_DATA", str(data))
-    assert "this recipe can be run" in cdp("data", "recipe", RECIPE, "--check")
+    assert "valid; cdp run can run it" in cdp("data", "recipe", RECIPE, "--check")
     recipe = read_recipe(RECIPE)
     assert [recipe.base.network, *recipe.committee.networks] == network_names()[:9]
     split = recipe.split

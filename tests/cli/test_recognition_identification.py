@@ -110,7 +110,7 @@ def test_distractors_that_share_an_identity_are_named(tmp_path):
     write_split(tmp_path)
     np.save(tmp_path / "distractors" / "identities.npy", np.where(np.arange(120) == 17, 5, 100))
     message = run("--probes", tmp_path / "probes", "--distractors", tmp_path / "distractors", code=2)
-    assert "distractors (row 17) show identities of the probes (5)" in message
+    assert "distractors row 17 have identities of the probes (5)" in message
     assert "[distractors-show-probes]" in message
 
 
@@ -125,7 +125,7 @@ def test_names_are_compared_as_names(tmp_path):
     figures(*options)
     file = tmp_path / "distractors" / "identities.txt"
     file.write_text(file.read_text().replace("w", "c"))
-    assert "show identities of the probes (c)" in run(*options, code=2)
+    assert "have identities of the probes (c)" in run(*options, code=2)
 
 
 @pytest.mark.slow

@@ -54,7 +54,8 @@ def call(given: Path, out: Path, *words: str) -> RunRecord:
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(given)
         k = [] if "--k" in words else ["--k", "8"]
-        result = CliRunner().invoke(app, ["run", *words, *k, *common])
+        trees = [] if {"--mediator", "--preset"} & set(words) else ["--mediator", "trees"]
+        result = CliRunner().invoke(app, ["run", *words, *k, *trees, *common])
     assert result.exit_code == 0, result.output
     call.messages = [
         event["sentence"]

@@ -143,3 +143,22 @@ def test_the_commands_are_there_without_being_imported_first():
     said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert said == "False False\n"
     assert app.registered_commands
+
+
+@pytest.mark.parametrize(("given", "found"), [(None, "PASSIVE"), ("ACTIVE", "ACTIVE")])
+@pytest.mark.parametrize("module", ["cdp.cli.main", "cdp_lab.cli.lab_main"])
+def test_threads_of_openmp_sleep_while_they_wait_unless_somebody_said_otherwise(module, given, found):
+    """Spinning threads take the core that another process needs; torch reads this when it is loaded."""
+    code = (
+        "import atexit, os, sys\n"
+        f"from {module} import run\n"
+        "atexit.register(lambda: print(os.environ['OMP_WAIT_POLICY'], 'torch' in sys.modules))\n"
+        "sys.argv = ['cdp', '--help']\n"
+        "run()\n"
+    )
+    environment = {name: value for name, value in os.environ.items() if name != "OMP_WAIT_POLICY"}
+    environment |= {} if given is None else {"OMP_WAIT_POLICY": given}
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment
+    )
+    assert done.stdout.splitlines()[-1] == f"{found} False"

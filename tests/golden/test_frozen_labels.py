@@ -14,7 +14,8 @@ from cdp import CDP, Views
 from cdp_lab.synthetic import synthetic_views
 
 FROZEN = Path(__file__).with_name("frozen_labels.json")
-WAYS = ("best", "paper", "unlabeled")
+WAYS = ("best", "trees", "paper", "unlabeled")
+PRESET_OF = {"unlabeled": "best"}
 
 
 def _hash(*arrays):
@@ -43,7 +44,7 @@ def lfw(folder):
 
 
 def hashes(labeled, unlabeled, way):
-    model = CDP("best" if way == "unlabeled" else way, seed=0)
+    model = CDP(mediator="trees", seed=0) if way == "trees" else CDP(PRESET_OF.get(way, way), seed=0)
     views = Views(unlabeled.base, unlabeled.committee)
     if way == "unlabeled":
         model.fit(views)

@@ -1,4 +1,4 @@
-"""The figures that docs/quality.md reports, with a margin: real faces, 30 % of the identities labeled."""
+"""The figures that docs/results/lfw.md reports, with a margin: real faces, 30 % of the identities labeled."""
 
 import hashlib
 from pathlib import Path

@@ -120,7 +120,7 @@ def test_an_album_is_corrected_grown_moved_to_another_model_and_exported(album):
 
 @pytest.mark.slow
 def test_photos_become_people_and_later_ones_join_them(album):
-    assert "so photos" in call("label photos --models models --out album --min-score 0.8 --threads 1")
+    assert "taken as photos" in call("label photos --models models --out album --min-score 0.8 --threads 1")
     assert quality(Path("album")) > 0.75
     shutil.move("album", "moved")
     said = call("add moved later --threads 1")

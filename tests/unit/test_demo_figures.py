@@ -1,4 +1,4 @@
-"""README's table of the demo is made of the figures that are kept."""
+"""The table of docs/results/demo.md is made of the figures that are kept."""
 
 import importlib.util
 import json
@@ -20,11 +20,11 @@ def maker():
     return module
 
 
-def test_readme_shows_the_figures_that_are_kept(maker):
-    readme = (ROOT / "README.md").read_text()
+def test_the_page_shows_the_figures_that_are_kept(maker):
+    page = (ROOT / "docs" / "results" / "demo.md").read_text()
     kept = json.loads((ROOT / "docs" / "results" / "demo.json").read_text())
-    assert maker.between_marks(readme, maker.table(kept)) == readme
-    assert maker.table(kept) in readme
+    assert maker.between_marks(page, maker.table(kept)) == page
+    assert maker.table(kept) in page
 
 
 def test_the_figures_are_those_of_the_recipe_that_ships():

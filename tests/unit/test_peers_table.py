@@ -1,4 +1,4 @@
-"""The table of other k-NN libraries in docs/search.md is made of the figures that are kept."""
+"""The table of other k-NN libraries in docs/results/search.md is made of the figures that are kept."""
 
 import json
 import runpy
@@ -13,7 +13,7 @@ SCRIPT = runpy.run_path(str(ROOT / "docs" / "make_peers_table.py"))
 
 
 def test_the_page_shows_the_figures_that_are_kept():
-    page = (ROOT / "docs" / "search.md").read_text()
+    page = (ROOT / "docs" / "results" / "search.md").read_text()
     table = SCRIPT["make_table"](json.loads(SCRIPT["MEASURED"].read_text())["peers"])
     assert table in page
     assert SCRIPT["between_marks"](page, table) == page, "run: python docs/make_peers_table.py"

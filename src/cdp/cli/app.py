@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import traceback
+import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -26,9 +27,9 @@ if TYPE_CHECKING:
     from rich.text import Text
 
 GUIDE = """\
-cdp finds out who is on images, and makes better recognition networks from what it found.
+cdp groups images by identity, and trains better recognition networks from the groups.
 
-  Try it          cdp demo                                          drawn faces, the whole paper, a page to look at
+  Try it          cdp demo                                          the whole paper on drawn faces
   Photos          cdp label photos --models models --out album      who is on which photo
   Embeddings      cdp label unlabeled --labeled labeled --out faces
   Look, correct   cdp show faces, cdp review faces
@@ -58,7 +59,7 @@ class _Guide(Group):
 
 
 def make_app(about: str, cls: type[TyperGroup] = Group, **more: Any) -> typer.Typer:
-    """An app, or a group of commands in one."""
+    """Return an app, or a group of commands in one."""
     return typer.Typer(
         help=about,
         no_args_is_help=cls is Group,
@@ -76,9 +77,13 @@ data = make_app("Prepare images: split, check, align faces, write recipes.", add
 
 @contextmanager
 def plain_errors() -> Iterator[None]:
-    """Errors become one sentence and an exit code: 2 wrong input, 1 failure, 130 interrupted, 143 terminated."""
+    """Turn errors into one sentence and an exit code.
+
+    2 = wrong input, 1 = failure, 130 = interrupted, 143 = terminated.
+    """
     try:
-        with raised_signals():
+        with raised_signals(), warnings.catch_warnings():
+            warnings.showwarning = _say_warning
             check_address_space()
             yield
     except typer.Exit:
@@ -97,8 +102,13 @@ def plain_errors() -> Iterator[None]:
         raise typer.Exit(code) from None
 
 
+def _say_warning(message: Warning | str, *_: Any, **__: Any) -> None:
+    """Print a warning as one line, without its place in the code."""
+    typer.echo(f"Warning: {message}", err=True)
+
+
 def _explain(error: BaseException) -> tuple[str, int] | None:
-    """What to say about an error, and the exit code; None if it is a defect, whose traceback is wanted."""
+    """Describe an error and give its exit code; None for a defect, which gets a traceback."""
     stopped = stop_sentence(error)
     if stopped is not None:
         return stopped
@@ -114,7 +124,7 @@ def _explain(error: BaseException) -> tuple[str, int] | None:
 
 
 def _memory_sentence(error: BaseException) -> str:
-    """Which step ran out of memory, and which options of this command would help."""
+    """Return which step ran out of memory, and which options of this command would help."""
     context = get_current_context(silent=True)
     where = [context.command_path] if context is not None else []
     where += getattr(error, "__notes__", [])
@@ -187,7 +197,10 @@ def by_commas(text: str | None) -> tuple[str, ...] | None:
 
 
 def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str | Text]]) -> None:
-    """A table on standard output; columns whose name starts with > are aligned to the right; brackets are no markup."""
+    """Print a table to stdout; columns whose name starts with `>` are right-aligned.
+
+    Brackets are printed as they are, not read as markup.
+    """
     from rich.console import Console
     from rich.markup import escape
     from rich.table import Table

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from json import dumps
@@ -18,11 +20,12 @@ from cdp.cli.help_pages import Command, help_page
 from cdp.cli.image_options import PhotoOptions
 from cdp.cli.input_kinds import InputKindOption, find_kind
 from cdp.cli.label_command import BaseOption, CorrectionsOption, DetectorOption, ModelsOption
+from cdp.cli.signals import resumable
 from cdp.collection.collection_settings import GrowthSettings
 from cdp.errors import InputError, OutputExistsError
 from cdp.faces.align_settings import AlignSettings
 from cdp.runtime.settings import RuntimeSettings
-from cdp.scoring.settings import GroupingSettings
+from cdp.scoring.settings import GroupingSettings, ThresholdSettings
 from cdp.settings import settings_of
 
 if TYPE_CHECKING:
@@ -32,7 +35,7 @@ if TYPE_CHECKING:
     from cdp.runtime.runtime import Runtime
 
 CollectionArgument = Annotated[
-    Path, Argument(metavar="COLLECTION", help="What cdp label, cdp run or cdp demo wrote.")
+    Path, Argument(metavar="COLLECTION", help="Folder written by cdp label, cdp run or cdp demo.")
 ]
 
 
@@ -77,24 +80,45 @@ def add(
     from cdp.collection.extension import extend
     from cdp.runtime.progress import progress_bars
     from cdp.runtime.runtime import Runtime
+    from cdp.storage.files import check_writable
 
-    open_collection(collection)
+    check_writable(out or collection)
+    growth = settings_from(
+        GrowthSettings, given, partial(replace, open_collection(collection).state.growth_settings)
+    )
     kind = find_kind(source, input_kind, quiet=quiet)
-    target = _copy(collection, out, source, force=force)
-    opened = open_collection(target)
-    growth = settings_from(GrowthSettings, given, partial(replace, opened.state.growth_settings))
-    with progress_bars(not quiet) as progress:
+    _check_addition(collection, source, kind, out, given)
+    with _grown(collection, out, source, force=force) as target, progress_bars(not quiet) as progress:
+        opened = open_collection(target)
         runtime = Runtime(settings_from(RuntimeSettings, given), progress=progress)
         if kind != "embeddings":
             more = (models, detector, base)
             _note_other_faces(opened, given)
             added = _add_photos(source, opened, more, _align(opened, kind, given), given, growth, runtime)
         else:
-            grown, changes = extend(opened, Path(source), growth=growth, runtime=runtime)
+            _, changes = extend(opened, Path(source), growth=growth, runtime=runtime)
+    target = out or collection
     if kind != "embeddings":
-        print_photos(added, target, quiet=quiet)
+        print_photos(replace(added, collection=open_collection(target)), target, quiet=quiet)
     elif not quiet:
-        print_changes(grown, changes, target)
+        print_changes(open_collection(target), changes, target)
+
+
+def _check_addition(collection: Path, source: str, kind: str, out: Path | None, given: Given) -> None:
+    """Check the new images and the room for them, and for the copy, before a collection is copied."""
+    from cdp.cli.label_command import refuse_output_among
+    from cdp.data.views import read_views
+    from cdp.faces.align_photos import CROP_BYTES
+    from cdp.storage.files import LEAST_ROOM, check_writable, folder_bytes
+
+    n_bytes = 0 if out is None else folder_bytes(collection)
+    if kind == "embeddings":
+        views = read_views(source)
+        n_bytes += 4 * views.n_images * sum(one.dimensions for one in views)
+    else:
+        refuse_output_among(source, out or collection)
+        n_bytes += CROP_BYTES * len(settings_from(PhotoOptions, given).scan(source).photos)
+    check_writable(out or collection, max(LEAST_ROOM, n_bytes), "the copy and the new images")
 
 
 def _align(collection: Collection, kind: str, given: Given) -> AlignSettings:
@@ -116,8 +140,8 @@ def _note_other_faces(collection: Collection, given: Given) -> None:
         if name in given and given[name] != getattr(before, name):
             option = "--" + name.replace("_", "-")
             typer.echo(
-                f"Note: {option} {given[name]} holds for new photos only; the others were read with {getattr(before, name)}. To read all "
-                "of them again, make a new album with cdp label.",
+                f"Note: {option} {given[name]} applies to new photos only; the others were read with "
+                f"{getattr(before, name)}. To read all of them again, make a new album with cdp label.",
                 err=True,
             )
 
@@ -131,14 +155,11 @@ def _add_photos(
     growth: GrowthSettings,
     runtime: Runtime,
 ) -> AddedPhotos:
-    from cdp.cli.label_command import refuse_output_among
     from cdp.cli.photo_summary import print_notes
-    from cdp.cli.signals import resumable
     from cdp.run.photo_collection import add_photos
     from cdp.run.photo_models import models_of, open_photo_models
 
     folder, detector, base = more
-    refuse_output_among(source, collection.folder)
     before = models_of(collection)
     opened = open_photo_models(
         folder or before.found,
@@ -151,26 +172,32 @@ def _add_photos(
     )
     print_notes((*opened.licenses, *opened.notes))
     photos = settings_from(PhotoOptions, given).scan(source)
-    with resumable():
-        return add_photos(photos, opened, collection.folder, align, growth=growth, runtime=runtime)
+    return add_photos(photos, opened, collection.folder, align, growth=growth, runtime=runtime)
 
 
-def _copy(collection: Path, out: Path | None, source: str, *, force: bool) -> Path:
+@contextmanager
+def _grown(collection: Path, out: Path | None, source: str, *, force: bool) -> Iterator[Path]:
+    """Open the collection to add to.
+
+    A copy takes the place of `out` only with what was added, so the same command can be typed again.
+    """
     if out is None:
-        return collection
+        with resumable():
+            yield collection
+        return
     from cdp.collection.collection_folder import KIND, copy_collection
     from cdp.storage.files import writing_folder
 
     with writing_folder(out, force=force, kind=KIND, inputs=[collection, source]) as partial_folder:
         copy_collection(collection, partial_folder, out)
-    return out
+        yield partial_folder
 
 
 FoldersOption = Annotated[
     Path | None,
     Option(
         metavar="FOLDER",
-        help="Folders that cdp export wrote and somebody sorted by hand.",
+        help="Folders written by cdp export and sorted by hand.",
         rich_help_panel="Input",
     ),
 ]
@@ -192,7 +219,13 @@ DryOption = Annotated[
 
 
 @app.command(cls=Command)
-@with_settings(GroupingSettings, GrowthSettings, without=("retrain_after",), defaults=False)
+@with_settings(
+    GroupingSettings,
+    ThresholdSettings,
+    GrowthSettings,
+    without=("retrain_after", "min_precision", "beta"),
+    defaults=False,
+)
 @help_page(
     "cdp regroup faces --corrections facts.csv",
     "cdp regroup album --models better_models",
@@ -216,18 +249,21 @@ def regroup(
 ) -> None:
     """Recompute the groups with all corrections applied. Pair probabilities are reused.
 
-    Corrections from a table or from folders sorted by hand are recorded first. With --models, all faces of an album are embedded by
-    other models first; names, corrections and numbers stay. Settings that are not given stay as they are.
+    Corrections from a table or from folders sorted by hand are recorded first. With --models, all faces of an
+    album are embedded by other models first; names, corrections and numbers stay. Settings that are not given
+    stay as they are.
     """
     from cdp.cli.terminal import print_changes
     from cdp.collection.collection import open_collection
     from cdp.collection.correction_tables import read_correction_table
-    from cdp.collection.corrections import append_corrections
+    from cdp.collection.corrections import append_rest
     from cdp.collection.regrouping import regroup as make_groups
     from cdp.collection.retraining import retrain as retrain_trees
     from cdp.runtime.progress import progress_bars
     from cdp.runtime.runtime import Runtime
+    from cdp.storage.files import check_writable
 
+    check_writable(collection)
     opened = open_collection(collection)
     if (plan or reject_missing) and folders is None:
         raise InputError(
@@ -239,7 +275,7 @@ def regroup(
             return
     if corrections is not None:
         said = read_correction_table(corrections, opened.n_images, opened.paths)
-        append_corrections(collection, said, source="table")
+        append_rest(collection, said, source="table")
     if models is not None:
         _switch_models(opened, models, base, quiet=quiet)
         opened = open_collection(collection)
@@ -248,7 +284,7 @@ def regroup(
     if retrain:
         with progress_bars(not quiet) as progress:
             opened, _ = retrain_trees(opened, runtime=Runtime(progress=progress))
-    chosen = {name: given[name] for name in settings_of(GroupingSettings) if name in given}
+    chosen = {name: given[name] for name in (*settings_of(GroupingSettings), "threshold") if name in given}
     regrouped, changes = make_groups(
         opened,
         settings=replace(opened.settings, **chosen),
@@ -313,11 +349,13 @@ def forget(
     from cdp.collection.collection import open_collection
     from cdp.run.forgetting import find_person
     from cdp.run.forgetting import forget as forget_people
+    from cdp.storage.files import check_writable
     from cdp.web.words import counted
 
+    check_writable(collection)
     opened = open_collection(collection)
     if not people and not gone:
-        raise InputError("Say whom to forget, by name or number, or --gone.", code="nobody-to-forget")
+        raise InputError("Nobody to forget: give a name or a number, or --gone.", code="nobody-to-forget")
     identities = [identity for text in people or () for identity in find_person(opened, text)]
     n_images = int(sum((opened.identity == identity).sum() for identity in identities))
     if not yes:
@@ -403,7 +441,8 @@ def review(
 ) -> None:
     """Review groups on a page in the browser: merge, split, move, name, reject, undo.
 
-    The page is served to this machine only. Every answer is on disk before the page says so; stop with Ctrl-C.
+    The page is served to this machine only. Every answer is on disk before the page says so; stop with
+    Ctrl-C.
     """
     from cdp.cli.signals import Stopped
     from cdp.web.review.server import serve
@@ -411,9 +450,7 @@ def review(
     def started(address: str) -> None:
         typer.echo(address)
         if not quiet:
-            typer.echo(
-                "Open this address; it works on this machine only. Ctrl-C ends the review, and nothing is lost."
-            )
+            typer.echo("Open this address on this machine. Ctrl-C ends the review; answers are saved.")
         if browser:
             import webbrowser
 
@@ -422,7 +459,7 @@ def review(
     try:
         serve(collection, port=port, started=started)
     except KeyboardInterrupt:
-        raise Stopped("every answer is on disk; type the same command again to go on") from None
+        raise Stopped("all answers are saved; run the same command again to continue") from None
 
 
 @app.command(cls=Command)
@@ -448,19 +485,22 @@ def export(
         bool, Option("--discarded", help="folders, csv, parquet: also images in no group.")
     ] = False,
     unnamed: Annotated[bool, Option("--unnamed", help="xmp: also people without a name.")] = False,
-    images_per_shard: Annotated[int, Option(help="webdataset: images in one .tar file.", min=1)] = 10_000,
+    images_per_shard: Annotated[
+        int, Option(help="webdataset: images in one .tar file.", min=1, max=10**9)
+    ] = 10_000,
     force: ForceOption = False,
     quiet: QuietOption = False,
 ) -> None:
-    """Write groups for other programs: folders, tables, XMP sidecars, data sets with boxes, training formats."""
+    """Export groups as folders, tables, XMP sidecars, detection data sets or training formats."""
     from cdp.export.export_formats import TABLES, ExportOptions, export_images
     from cdp.export.grouped_images import read_grouped_images
     from cdp.runtime.progress import progress_bars
-    from cdp.storage.files import check_output
+    from cdp.storage.files import check_output, check_writable
     from cdp.web.words import counted
 
     if form == "xmp":
         _refuse_inside(out, collection)
+        check_writable(out)
     else:
         check_output(out, force=force, kind="" if form in TABLES else "Export", inputs=[collection])
     grouped = read_grouped_images(collection)
@@ -488,7 +528,7 @@ def _refuse_inside(out: Path, collection: Path) -> None:
 
 
 def _images_in(folder: Path, grouped: GroupedImages) -> list[Path]:
-    """One of the images or photos in a folder, if there is any: it is not to be replaced then."""
+    """Return one image or photo in a folder, if any; such a folder is not replaced."""
     home = os.path.realpath(folder) + os.sep
     full: list[str] = []
     if grouped.images is not None:

@@ -47,7 +47,7 @@ def split(
     distractors: Annotated[str, Option(help="Share of all images: people who are not probes.")] = "0",
     seed: SeedOption = 0,
     rotations: Annotated[
-        bool, Option("--rotations", help="Every image four times; each turn of an identity is its own.")
+        bool, Option("--rotations", help="Add every image turned by 90, 180 and 270 degrees.")
     ] = False,
     root: RootOption = None,
     skip: Annotated[
@@ -206,16 +206,18 @@ def align(
 ) -> None:
     """Find the faces of photos and align them at 112 x 112 pixels, ready for cdp embed.
 
-    OUT/faces.csv has a row per face with its photo, box and landmarks, OUT/dropped.csv what was left out and why,
-    OUT/different.csv pairs of faces that are on one photo and so are two people.
+    OUT/faces.csv has a row per face with its photo, box and landmarks, OUT/dropped.csv what was left out and
+    why, OUT/different.csv pairs of faces that are on one photo and so are two people.
     """
     from cdp.cli.photo_summary import print_notes
-    from cdp.faces.align_photos import align_faces
+    from cdp.faces.align_photos import KIND, align_faces
     from cdp.nets import model_downloads
     from cdp.runtime.progress import progress_bars
+    from cdp.storage.files import check_output
 
     options, engine = settings_from(PhotoOptions, given), settings_from(RuntimeSettings, given)
     settings = settings_from(AlignSettings, given)
+    check_output(out, force=force, kind=KIND, inputs=[photos, detector, options.skip])
     scan = options.scan(photos)
     with progress_bars(not quiet) as progress:
         if detector is None and settings.ready != "all":
@@ -245,13 +247,14 @@ def align(
         first = scan.left_out[0]
         typer.echo(f"{len(scan.left_out):,} files left out, e.g. {first.path}: {first.reason}.")
     typer.echo(
-        f"{len(made.different):,} pairs of faces are on one photo, so they are two people ({out / 'different.csv'})."
+        f"{len(made.different):,} pairs of faces are on one photo, so they are two people "
+        f"({out / 'different.csv'})."
     )
     typer.echo(f"Written to {out}. Next: cdp embed {out} --model MODEL.onnx --out views")
 
 
 def _kind_of(face: Face) -> str:
-    """A few words that stand for many reasons."""
+    """Return a few words that stand for many reasons."""
     from cdp.faces.face import NOTHING_FOUND
 
     if face.landmarks is not None:
@@ -280,7 +283,8 @@ def recipe(
 ) -> None:
     """Write a recipe for cdp run with every key and a sentence about it, or check one.
 
-    Keys at their defaults are comments. Options set keys, in a new recipe or on top of the one that is checked.
+    Keys at their defaults are comments. Options set keys, in a new recipe or on top of the one that is
+    checked.
     """
     refuse_option_as_file(file)
     if check:
@@ -319,11 +323,11 @@ def _check_recipe(file: Path, overrides: Given, *, as_json: bool) -> None:
     if as_json:
         typer.echo(dumps({"recipe": found.as_dict(), "networks_checked": networks_known}, indent=2))
         return
-    typer.echo(f"{file}: this recipe can be run.")
+    typer.echo(f"{file}: valid; cdp run can run it.")
     if not networks_known and kind == "images":
         typer.echo(f"The networks' names were not checked; that needs {install_command('nets')}.")
     changed = differences(found)
-    typer.echo("Not at its default:" if changed else "All keys are at their defaults.")
+    typer.echo("Changed from the defaults:" if changed else "All keys have their defaults.")
     width = max((len(one.key) for one in changed), default=0)
     for one in changed:
         typer.echo(f"  {one.key:{width}} = {to_toml(one.value)}  (default {to_toml(one.default)})")

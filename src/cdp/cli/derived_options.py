@@ -50,10 +50,11 @@ def with_settings(
     flags: Mapping[str, str] | None = None,
     defaults: bool = True,
 ) -> Callable[[Command], Command]:
-    """A decorator: one option per setting of the owners takes the place of the command's parameter `given`.
+    """Decorate a command: one option per setting of the owners replaces its parameter `given`.
 
-    `max_cluster_size` becomes `--max-cluster-size`; a truth becomes `--disjoint/--no-disjoint`; a list is written with commas. The help ends
-    with range, choices and default. A wrong value is an error that names the option.
+    `max_cluster_size` becomes `--max-cluster-size`; a truth becomes `--disjoint/--no-disjoint`; a list is
+    written with commas. The help ends with range, choices and default. A wrong value is an error that names
+    the option.
 
     Args:
         only: names of the settings to use; empty = all.
@@ -89,7 +90,7 @@ def with_settings(
 
 
 def settings_from(owner: type[Owner], given: Given, make: Callable[..., Owner] | None = None) -> Owner:
-    """An owner made of those of the given values that are its settings; the others belong to other owners."""
+    """Make an owner of those given values that are its settings; the others belong to other owners."""
     return (make or owner)(**{name: given[name] for name in settings_of(owner) if name in given})
 
 
@@ -113,7 +114,7 @@ def _signature(
     *,
     defaults: bool,
 ) -> inspect.Signature:
-    """The command's signature with an option for each setting in place of `given`."""
+    """Return the command's signature with an option for each setting in place of `given`."""
     parameters: list[inspect.Parameter] = []
     for own in inspect.signature(command, eval_str=True).parameters.values():
         if own.name != "given":
@@ -137,13 +138,13 @@ def _signature(
 
 
 def _panel(owner: type, name: str) -> str:
-    """The title of the panel that a setting is shown in: that of the class that defines it."""
+    """Return the title of the panel that a setting is shown in: that of the class that defines it."""
     homes = [one for one in owner.__mro__ if name in vars(one).get("__annotations__", {})]
     return next((PANELS[home.__name__] for home in homes if home.__name__ in PANELS), "Other")
 
 
 def value_name(one: Setting) -> str:
-    """What stands for the value of an option in the help."""
+    """Return what stands for the value of an option in the help."""
     return "X,Y" if one.many else {int: "N", float: "X"}.get(one.kind, "TEXT")
 
 

@@ -44,10 +44,12 @@ def embed(
         list[Path] | None,
         typer.Option(metavar="FILE", help="A model as .onnx; the first is the base."),
     ] = None,
-    networks: Annotated[Path | None, typer.Option(metavar="FOLDER", help="What cdp train wrote.")] = None,
+    networks: Annotated[
+        Path | None, typer.Option(metavar="FOLDER", help="Folder written by cdp train.")
+    ] = None,
     base: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="Which of --networks is the base; the first --model by default."),
+        typer.Option(metavar="NAME", help="The base among --networks; default: the first --model."),
     ] = None,
     member: Annotated[
         list[str] | None, typer.Option(metavar="NAME", help="A committee member; all others by default.")
@@ -62,7 +64,8 @@ def embed(
 ) -> None:
     """Embed images with ONNX models or trained networks. An interrupted run goes on where it was.
 
-    Images that cannot be read are left out and listed in OUT/unreadable.csv; OUT/images.csv then has the others.
+    Images that cannot be read are left out and listed in OUT/unreadable.csv; OUT/images.csv then has the
+    others.
     """
     chosen = Models(tuple(model or ()), networks, base, [] if alone else member)
     made = embed_images(
@@ -73,7 +76,8 @@ def embed(
     if made.unreadable:
         listed = f"{len(made.unreadable):,} of {len(made.manifest) + len(made.unreadable):,} images"
         typer.echo(
-            f"{listed} cannot be read and have no row; {out / 'unreadable.csv'} lists them, {out / 'images.csv'} the others.",
+            f"{listed} cannot be read and have no row; {out / 'unreadable.csv'} lists them, "
+            f"{out / 'images.csv'} the others.",
             err=True,
         )
     if not quiet:
@@ -103,12 +107,12 @@ class Models:
             )
         if self.base is None and not self.files:
             raise InputError(
-                "There is nothing to embed with: give --model FILE.onnx, or --networks FOLDER and --base NAME.",
+                "No model: give --model FILE.onnx, or --networks FOLDER and --base NAME.",
                 code="embedding-models-not-given",
             )
 
     def open(self, device: str) -> list[Embedder]:
-        """All of them ready to embed, the base first."""
+        """Return all of them ready to embed, the base first."""
         from cdp.nets.onnx_models import open_models
 
         opened: list[Embedder] = [*open_models(self.files, device)]
@@ -132,7 +136,10 @@ def embed_images(
     force: bool = False,
     quiet: bool = False,
 ) -> Embedded:
-    """Views of a manifest's images; `given` are settings of RuntimeSettings and RunOptions, `skip` is for unreadable images."""
+    """Embed the images of a manifest.
+
+    `given` holds settings of RuntimeSettings and RunOptions; `skip` applies to unreadable images.
+    """
     from cdp.nets.embed_images import embed_images as embed
     from cdp.runtime.runtime import Runtime
     from cdp.storage.files import check_output
@@ -203,7 +210,7 @@ def embedding(*, flip: bool, threads: int, quiet: bool, device: str = "auto") ->
 
 
 def _unpack(pack: Path, folder: Path) -> Path:
-    """The images of a verification pack as files and a manifest, in the pack's order."""
+    """Return the images of a verification pack as files and a manifest, in the pack's order."""
     from cdp.data.verification_packs import read_verification_pack
 
     manifest = folder / "images.csv"

@@ -1,4 +1,7 @@
-"""How `--help` looks: usage, examples, and the options that matter in titled panels; `--help-all` shows every option."""
+"""Layout of `--help`: usage, examples, and the main options in titled panels.
+
+`--help-all` shows every option.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +36,7 @@ class HelpPage:
 
 
 def help_page(*examples: str, **panels: str) -> Callable[[Function], Function]:
-    """A decorator: examples, and the parameters of each panel of the short help, separated by blanks."""
+    """Decorate a command with examples and the parameters of each help panel, separated by blanks."""
 
     def mark(function: Function) -> Function:
         named = {title.replace("_", " "): names.split() for title, names in panels.items()}
@@ -64,7 +67,7 @@ class Command(TyperCommand):
             raise
 
     def get_usage(self, ctx: Any) -> str:
-        """The first line of the help, also above what Click says of mistakes."""
+        """Return the first line of the help, also above what Click says of mistakes."""
         return _usage(ctx.command_path, self.get_params(ctx))
 
     def _near(self, ctx: Any, name: str) -> list[str]:
@@ -76,7 +79,7 @@ class Command(TyperCommand):
         return same or get_close_matches(f"--{wanted}", known, 3, 0.7)
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
-        """The short help."""
+        """Print the short help."""
         formatter.write(self._text(ctx, everything=False))
 
     def _text(self, ctx: Any, *, everything: bool) -> str:
@@ -103,12 +106,12 @@ class Command(TyperCommand):
 
 
 class Group(TyperGroup):
-    """A group of commands in titled panels; what is not one of them is answered with those it may stand for."""
+    """A group of commands in titled panels; a mistyped name is answered with suggestions."""
 
     panels: ClassVar[Mapping[str, Sequence[str]]] = {}
 
     def get_usage(self, ctx: Any) -> str:
-        """The first line of the help, also above what Click says of mistakes."""
+        """Return the first line of the help, also above what Click says of mistakes."""
         return f"Usage: {ctx.command_path} COMMAND [OPTIONS]"
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
@@ -158,7 +161,7 @@ def _wrap(text: str, width: int, indent: str = "") -> list[str]:
 
 
 def _rows(parameters: Sequence[Any]) -> Iterator[str]:
-    """A row per parameter: its names, and its help next to them or below."""
+    """Yield a row per parameter: its names, and its help next to them or below."""
     rows = [(_names(one), _help(one)) for one in parameters]
     wide = min(_NAMES, max((len(names) for names, _ in rows), default=0)) + 4
     for names, text in rows:
@@ -214,7 +217,7 @@ def _help(parameter: Any) -> str:
 
 
 def refuse_option_as_file(file: Any) -> None:
-    """An option before the file would be taken for it."""
+    """Refuse an option before the file, which would be taken for the file."""
     if str(file).startswith("-") and str(file) != "-":
         raise InputError(
             f"{file}: the file comes first, then the options.", code="option-before-file", option=str(file)

@@ -24,7 +24,7 @@ ManifestArgument = Annotated[
 ]
 RootOption = Annotated[
     Path | None,
-    Option(metavar="FOLDER", help="What relative paths in a table start from; its folder by default."),
+    Option(metavar="FOLDER", help="Root of relative paths in a table; default: the table's folder."),
 ]
 ProcessesOption = Annotated[
     int,
@@ -41,11 +41,11 @@ ProcessesOption = Annotated[
 class ManifestOptions:
     """How a table of images is read."""
 
-    root: str = setting("", "What relative paths in a table start from.")
+    root: str = setting("", "Root of relative paths in a table.")
     skip: str = setting("", "Leave out the images listed by cdp data check --list.")
 
     def read(self, path: str) -> Manifest:
-        """A manifest, its paths from `root`, without the images of `skip`."""
+        """Return a manifest, its paths from `root`, without the images of `skip`."""
         from cdp.data.manifests import read_manifest
 
         return read_manifest(path, root=self.root or None, skip=Path(self.skip) if self.skip else None)
@@ -57,7 +57,7 @@ class PhotoOptions(ManifestOptions):
 
     identities: Literal["none", "folders"] = setting(
         "none",
-        "Who is on a photo with one face: folders = the folder that it is in is named after the person.",
+        "Names of people on photos with one face; folders = the name of the photo's folder.",
     )
 
     def scan(self, path: str) -> PhotoScan:

@@ -15,7 +15,7 @@ InputKindOption = Annotated[
     typer.Option(
         "--input",
         metavar="KIND",
-        help="What INPUT is: photos, faces (aligned crops) or embeddings; auto finds out.",
+        help="Kind of INPUT: photos, faces (aligned crops) or embeddings; auto = detect.",
         rich_help_panel="Input",
     ),
 ]
@@ -47,7 +47,7 @@ def find_kind(source: str, given: str, *, quiet: bool = False) -> str:
     kind, why = _look(source)
     if not quiet:
         others = " or ".join(one for one in KINDS if one != kind)
-        typer.echo(f"{source}: {why} (--input {others} if not).", err=True)
+        typer.echo(f"{source}: {why}; otherwise give --input {others}.", err=True)
     return kind
 
 
@@ -63,7 +63,7 @@ def _look(source: str) -> tuple[str, str]:
 
     files = [one for one in path.rglob("*") if is_image(one.name)] if path.is_dir() else []
     if path.is_dir() and not files:
-        return "embeddings", "a folder without images, so embeddings"
+        return "embeddings", "taken as embeddings (a folder without images)"
     step = max(1, len(files) // _SAMPLE)
     sizes = set()
     for file in sorted(files)[::step][:_SAMPLE]:
@@ -73,5 +73,5 @@ def _look(source: str) -> tuple[str, str]:
         except (OSError, UnidentifiedImageError, Image.DecompressionBombError):
             continue
     if sizes == {(_CROP, _CROP)}:
-        return "faces", f"images of {_CROP} x {_CROP} pixels, so aligned face crops"
-    return "photos", "images, so photos"
+        return "faces", f"taken as aligned face crops (images of {_CROP} x {_CROP} pixels)"
+    return "photos", "taken as photos"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -43,15 +44,13 @@ DetectorOption = Annotated[
 ]
 BaseOption = Annotated[
     str | None,
-    typer.Option(
-        metavar="NAME", help="Which model is the base; the first by default.", rich_help_panel="Input"
-    ),
+    typer.Option(metavar="NAME", help="Name of the base model; default: the first.", rich_help_panel="Input"),
 ]
 CorrectionsOption = Annotated[
     Path | None,
     typer.Option(
         metavar="TABLE",
-        help="Known facts about images that groups must respect (docs/collections.md).",
+        help="Facts about images that groups must respect: same, different, name, reject.",
         rich_help_panel="Input",
     ),
 ]
@@ -149,8 +148,8 @@ def label(
 ) -> None:
     """Find identities in photos, face crops or embeddings, and write a collection.
 
-    The collection can be shown, reviewed, corrected, extended and exported. Embeddings and photos are referred to, not copied.
-    Without --labeled the threshold is estimated.
+    The collection can be shown, reviewed, corrected, extended and exported. Embeddings and photos are
+    referred to, not copied. Without --labeled the threshold is estimated.
     """
     from cdp.cli.terminal import plain_warnings
     from cdp.runtime.progress import progress_bars
@@ -206,7 +205,9 @@ def label_photos(
     align: AlignSettings,
     runtime: Runtime,
 ) -> None:
-    """A new collection of the faces on photos; `given` are the source, the models' folder, the detector and the base's name.
+    """Create a collection from photos.
+
+    `given` holds the source, the model folder, the detector and the name of the base model.
 
     Without a folder, the models are downloaded.
     """
@@ -214,21 +215,23 @@ def label_photos(
 
     from cdp.cli.photo_summary import print_notes, print_photos
     from cdp.cli.signals import resumable
+    from cdp.faces.align_photos import CROP_BYTES
     from cdp.run.photo_collection import add_photos
     from cdp.run.photo_models import open_photo_models
-    from cdp.storage.files import artifact_kind, check_output
+    from cdp.storage.files import LEAST_ROOM, artifact_kind, check_output, check_writable
 
     (source, models, detector, base), out = given, how.out
     refuse_output_among(source, out)
+    check_writable(out, max(LEAST_ROOM, CROP_BYTES * len(photos.photos)), "crops of the faces")
     if artifact_kind(out) == "Collection":
         if not how.force:
             raise OutputExistsError(
-                f"{out} is there already; add photos with cdp add {out} {source}, or replace it with --force.",
+                f"{out} is there already; add photos with cdp add {out} {source}, or replace it with "
+                "--force.",
                 code="output-exists",
                 file=out,
             )
         check_output(out, force=True, kind="Collection", inputs=[source, models, detector])
-        shutil.rmtree(out)
     opened = open_photo_models(
         models,
         detector=detector,
@@ -238,6 +241,8 @@ def label_photos(
         progress=runtime.progress,
     )
     print_notes(opened.licenses)
+    if artifact_kind(out) == "Collection":  # to be replaced, now that nothing is wrong with the models
+        shutil.rmtree(out)
     with resumable():
         added = add_photos(photos, opened, out, align, how.settings, seed=how.seed, runtime=runtime)
     print_notes(opened.notes)
@@ -246,7 +251,7 @@ def label_photos(
 
 def refuse_output_among(source: str, out: Path) -> None:
     """Faces that are written among the photos would be taken for photos."""
-    if Path(source).is_dir() and out.resolve().is_relative_to(Path(source).resolve()):
+    if Path(source).is_dir() and Path(os.path.realpath(out)).is_relative_to(os.path.realpath(source)):
         raise InputError(
             f"--out {out} is inside {source}, and its faces would be taken for photos; choose another place.",
             code="output-among-photos",
@@ -294,7 +299,8 @@ class Files:
         for option, value in given.items():
             if value:
                 raise InputError(
-                    f"{option} goes with embeddings; for photos, embed them first: cdp data align, then cdp embed.",
+                    f"{option} goes with embeddings; for photos, embed them first: cdp data align, then cdp "
+                    "embed.",
                     code="option-needs-embeddings",
                     option=option,
                 )
@@ -304,7 +310,8 @@ class Files:
         """All of them that are given."""
         graphs = [Path(entry.partition("=")[2] or entry) for entry in self.knn]
         given = (
-            self.unlabeled, self.labeled, self.validation, self.mediator, self.corrections, self.names, *graphs
+            self.unlabeled, self.labeled, self.validation, self.mediator, self.corrections, self.names,
+            *graphs
         )  # fmt: skip
         return [one for one in given if one is not None]
 
@@ -323,7 +330,7 @@ class Files:
         return unlabeled, others[0], others[1]
 
     def said(self, unlabeled: Views) -> tuple[dict[int, str], list[Correction]]:
-        """Names of labeled identities, and what is known of the images."""
+        """Return the names of labeled identities, and what is known of the images."""
         from cdp.collection.correction_tables import read_correction_table, read_name_table
 
         people: dict[int, str] = {}
@@ -336,7 +343,7 @@ class Files:
         return people, known
 
     def graphs(self, views: Views, k: int) -> dict[str, KnnGraph] | None:
-        """The graphs of `--knn NAME=FILE` entries, cut to k neighbors."""
+        """Return the graphs of `--knn NAME=FILE` entries, cut to k neighbors."""
         from cdp.data.knn_files import read_knn
         from cdp.types import KnnGraph
 
@@ -365,22 +372,25 @@ class Files:
 
 
 def label_embeddings(files: Files, how: Labeling, runtime: Runtime) -> None:
-    """A new collection of images that embeddings are given of."""
+    """Create a collection from given embeddings."""
     from cdp.cli.terminal import print_collection
     from cdp.collection.collection import open_collection
     from cdp.collection.collection_folder import KIND
     from cdp.collection.creation import Origin, label_into
     from cdp.collection.outputs import write_outputs
-    from cdp.storage.files import writing_folder
+    from cdp.storage.files import check_room, writing_folder
 
     if files.labeled is None and files.mediator is None and how.settings.mediator == "mlp":
         raise InputError(
-            "Nothing to learn from: give --labeled VIEWS or --trained-mediator FOLDER, or leave --mediator and --preset out.",
+            "Nothing to learn from: give --labeled VIEWS or --trained-mediator FOLDER, or omit --mediator "
+            "and --preset.",
             code="nothing-to-learn-from",
         )
     # Opened first: that the output cannot be written must not be found out after an hour of work.
     with writing_folder(how.out, force=how.force, kind=KIND, inputs=[*files.inputs, how.cache]) as folder:
         unlabeled, labeled, validation = files.read()
+        # Of every image half of its pairs at least are written: two rows, and how similar they are.
+        check_room(folder, 6 * unlabeled.n_images * how.settings.k, "the scored pairs")
         people, known = files.said(unlabeled)
         origin = Origin(
             files.unlabeled,

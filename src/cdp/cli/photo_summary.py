@@ -40,8 +40,8 @@ def describe_photos(added: AddedPhotos, out: Path) -> list[str]:
     alone = int((album.identity < 0).sum())
     n_photos = sum(1 for one in added.photos if one.faces)
     whole = (
-        f"{counted(n_photos, 'photo')}, {counted(album.n_images, 'face')}, {counted(album.n_identities, 'person', 'people')}; "
-        f"{counted(alone, 'face')} seen once."
+        f"{counted(n_photos, 'photo')}, {counted(album.n_images, 'face')}, "
+        f"{counted(album.n_identities, 'person', 'people')}; {counted(alone, 'face')} seen once."
     )
     lines = [whole] if added.changes is None else [_describe_new(added), f"In all: {whole}"]
     if added.changes is None and not added.n_photos:
@@ -79,10 +79,10 @@ def how_sure(results: Results) -> str:
     expected, estimate = results.expected, results.unsupervised
     if expected is not None and expected.precision.value is not None:
         wrong, missed = 1 - expected.precision.value, 1 - (expected.recall.value or 0)
-        source = f"measured on {counted(expected.identities, 'known person', 'known people')}"
+        source = f"measured on {counted(expected.identities, 'labeled person', 'labeled people')}"
     elif estimate is not None and estimate.precision is not None and estimate.curve:
         wrong = 1 - estimate.precision
-        return f"How sure: about {wrong:.1%} of the pairs in groups wrong (estimated; nobody is known)."
+        return f"Expected errors: about {wrong:.1%} of the pairs in groups (estimated without labels)."
     else:
-        return "How sure: unknown, because nobody is known; look at the groups."
-    return f"How sure: about {wrong:.1%} of the pairs in groups wrong, {missed:.1%} missed ({source})."
+        return "Expected errors: unknown without labels; check the groups."
+    return f"Expected errors: about {wrong:.1%} of the pairs in groups, {missed:.1%} missed ({source})."

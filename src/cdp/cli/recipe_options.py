@@ -1,6 +1,7 @@
-"""Options of a command from the keys of a recipe: `--consensus.k 10`, and `--k 10` where only one section has it.
+"""Command options from recipe keys: `--consensus.k 10`, or `--k 10` if only one section has it.
 
-A key that both trainings have is set for both by its short name: `--epochs 5`; `--joint.epochs 3` besides wins for its section.
+A key that both trainings have is set for both by its short name: `--epochs 5`; `--joint.epochs 3` besides
+wins for its section.
 
     @app.command()
     @with_recipe
@@ -44,7 +45,7 @@ _TRAININGS = ("train", "joint")
 
 
 def with_recipe(command: Command) -> Command:
-    """A decorator: one option per key of a recipe takes the place of the command's parameter `overrides`."""
+    """Decorate a command: one option per key of a recipe replaces its parameter `overrides`."""
     known = known_keys()
 
     @wraps(command)
@@ -89,7 +90,10 @@ def _shared(known: dict[str, Setting]) -> list[str]:
 
 
 def _options(known: dict[str, Setting]) -> list[inspect.Parameter]:
-    """A parameter per key; the short name goes to the only section that has it, to [data], or to both trainings."""
+    """Make one parameter per key.
+
+    The short name goes to the only section with it, to [data], or to both trainings.
+    """
     counts = Counter(key.rpartition(".")[2] for key in known)
     made = []
     for key, one in known.items():

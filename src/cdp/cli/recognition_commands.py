@@ -1,4 +1,4 @@
-"""`cdp eval verification` and `cdp eval identification`: read embeddings and a protocol, measure, print, draw."""
+"""`cdp eval verification` and `cdp eval identification`: read, measure, print, plot."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _FLAGS = {name: f"--{name}" for name in ("flip", "force", "json", "quiet")}
 
 @dataclass(frozen=True)
 class EvaluationOptions:
-    """What both commands take: networks that embed images first, how figures are resampled, and where they go."""
+    """Options of both commands: networks to embed with, resampling, and output files."""
 
     network: str = setting("", "A trained network, e.g. nets/small_resnet, that embeds the images first.")
     against_network: str = setting("", "Another trained network to compare with.")
@@ -70,7 +70,7 @@ class EvaluationOptions:
     def embedded(
         self, engine: RuntimeSettings, images: Sequence[Path], own: Sequence[Any], other: Sequence[Any]
     ) -> Iterator[dict[str, Sequence[Any]]]:
-        """What is measured, by title; where a network is given, its embeddings of the images come first instead."""
+        """Return the inputs to measure by title; given networks embed the images first."""
         from cdp.cli.embed_command import embedding
 
         ways = (("", self.network, own), ("against ", self.against_network, other))
@@ -128,7 +128,9 @@ def eval_verification(
     ijb: Annotated[Path | None, Option(help="IJB-B or IJB-C folder as InsightFace packs it.")] = None,
     list_: Annotated[Path | None, Option("--list", help="Names of the embedded images, one per row.")] = None,
     suffix: Annotated[str | None, Option(help="Feature files are called IMAGE_PATH + this.")] = None,
-    identities: Annotated[Path | None, Option(help="Who every row shows [default: from the pairs].")] = None,
+    identities: Annotated[
+        Path | None, Option(help=("Identities of the rows [default: from the pairs]."))
+    ] = None,
     flipped: Annotated[Path | None, Option(help="Embeddings of the mirrored images, to be added.")] = None,
     detector_scores: Annotated[
         bool, Option("--detector-scores", help="With --ijb: weigh images by the detector's score.")
@@ -184,7 +186,9 @@ def eval_identification(
         Path, Option(help="Views; with --probe-list a folder of feature files, with --network a manifest.")
     ],
     distractors: Annotated[Path, Option(help="The same of other people.")],
-    identities: Annotated[Path | None, Option(help="Who the probes show, if their views do not say.")] = None,
+    identities: Annotated[
+        Path | None, Option(help=("Identities of the probes, if their views have none."))
+    ] = None,
     probe_list: Annotated[Path | None, Option(help="The MegaFace devkit's probe list.")] = None,
     distractor_list: Annotated[
         list[Path] | None, Option(help="Its distractor list; may be repeated.")
@@ -228,7 +232,10 @@ def eval_identification(
 def _check_probes(
     network: str, probe_list: Path | None, of_views: bool, other: tuple[Path | None, Path | None]
 ) -> None:
-    """Refuse what does not go together; `of_views` = an option that goes with views only, `other` = the other network's."""
+    """Refuse options that exclude each other.
+
+    `of_views` = an option for views only, `other` = the other network's.
+    """
     refuse(
         (
             network and probe_list,
@@ -325,8 +332,8 @@ def _print_verification(result: Verification, title: str) -> None:
     print_table(title, ("", ">", ">95 % interval", "rests on"), rows)
     splits = f" in {result.splits} splits" if result.splits > 1 else ""
     print(
-        f"{result.pairs:,} pairs{splits}, {result.impostors:,} of them different people; intervals from resampling "
-        f"{result.identities:,} identities."
+        f"{result.pairs:,} pairs{splits}, {result.impostors:,} of them different people; intervals from "
+        f"resampling {result.identities:,} identities."
     )
 
 
@@ -338,8 +345,8 @@ def _print_identification(result: Identification, title: str) -> None:
     print_table(title, (">distractors", ">rank", ">rate", ">95 % interval"), rows)
     left_out = ", ".join(f"{count:,} {what}" for what, count in result.left_out.items())
     print(
-        f"{result.pairs.n_probes:,} probes of {result.pairs.n_identities:,} identities, {len(result.pairs):,} "
-        f"ordered pairs; left out: {left_out or 'nothing'}."
+        f"{result.pairs.n_probes:,} probes of {result.pairs.n_identities:,} identities, "
+        f"{len(result.pairs):,} ordered pairs; left out: {left_out or 'nothing'}."
     )
 
 

@@ -1,7 +1,8 @@
-"""What `cdp eval verification` and `cdp eval identification` measure: embeddings, and the pairs or probes of a protocol."""
+"""Inputs of `cdp eval`: embeddings, and the pairs or probes of a protocol."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import compress
@@ -69,7 +70,7 @@ class PairProtocol:
         )
 
     def score(self, path: Path, flipped: Path | None, *, threads: int) -> list[ScoredPairs]:
-        """The similarities one network gives to the pairs; IJB-A has several splits."""
+        """Return the similarities one network gives to the pairs; IJB-A has several splits."""
         listed = None if self.image_list is None else read_image_names(self.image_list)
         if self.ijba is not None:
             return _score_ijba(self.ijba, path, flipped, listed, self.suffix, threads)
@@ -83,8 +84,8 @@ class PairProtocol:
             content = read_verification_pack(self.pack)
             if views.n_images != len(content.images):
                 raise InputError(
-                    f"{path}: {views.n_images:,} rows for the {len(content.images):,} images of {self.pack}; embed "
-                    "all of them in the pack's order.",
+                    f"{path}: {views.n_images:,} rows for the {len(content.images):,} images of {self.pack}; "
+                    "embed all of them in the pack's order.",
                     code="pack-rows-differ",
                     file=path,
                     expected=len(content.images),
@@ -107,8 +108,8 @@ def _score_ijba(
         views, names = _read_embeddings(path, flipped, listed, suffix)
         if names is None:
             raise InputError(
-                f"{path}: which image is which row? Give --list FILE with one name (FILE or FILE#SIGHTING_ID) per "
-                "row, or a folder with split1.npy, split2.npy, ... in the order of the metadata.",
+                f"{path} has no image names; give --list FILE with one name per row (FILE or "
+                "FILE#SIGHTING_ID), or a folder with split1.npy, split2.npy, ...",
                 code="ijba-names-not-given",
                 file=path,
             )
@@ -134,7 +135,7 @@ def _score_ijba(
 def _read_embeddings(
     path: Path, flipped: Path | None, listed: ImageNames | None, suffix: str | None
 ) -> tuple[Views, ImageNames | None]:
-    """One network's embeddings, those of the mirrored images added, and the names of the rows where known."""
+    """Read one network's embeddings plus those of the mirrored images, and the names of the rows."""
     if suffix is None:
         views = read_views(path)
     elif listed is None:
@@ -156,7 +157,8 @@ def _read_embeddings(
         base, mirrored = views.base.source, _read_embeddings(flipped, None, listed, suffix)[0].base.source
         if mirrored.shape != base.shape:
             raise InputError(
-                f"{flipped}: shape {mirrored.shape}, but {path} has {base.shape}; both must embed the same images.",
+                f"{flipped}: shape {mirrored.shape}, but {path} has {base.shape}; both must embed the same "
+                "images.",
                 code="mirrored-shape-differs",
                 file=flipped,
                 expected=base.shape,
@@ -171,7 +173,7 @@ def _read_embeddings(
 
 @dataclass(frozen=True)
 class ProbeProtocol:
-    """Who the probes show and what is left out, as the options of `cdp eval identification` name the files."""
+    """Probe lists and exclusion lists, as the options of `cdp eval identification` name them."""
 
     identities: Path | None
     probe_list: Path | None
@@ -184,7 +186,7 @@ class ProbeProtocol:
         refuse((is_half, "--probe-list and --distractor-list go together.", "devkit-lists-incomplete"))
 
     def read(self, probes: Path, distractors: Path, suffix: str) -> Probes:
-        """Probes and distractors from feature files, which the MegaFace devkit's lists name, or from views."""
+        """Read probes and distractors from MegaFace feature files or from views."""
         if self.probe_list is None:
             return self._read_views(probes, distractors)
         listed = read_probe_list(self.probe_list)
@@ -194,7 +196,7 @@ class ProbeProtocol:
         for file in self.distractor_lists:
             paths = read_distractor_list(file)
             both = sorted(set(listed.paths) & set(paths))
-            if both and probes.resolve() == distractors.resolve():
+            if both and os.path.realpath(probes) == os.path.realpath(distractors):
                 raise InputError(
                     f"{file}: {name_some(both)} is a probe too; leave it out.",
                     code="distractor-is-probe",
@@ -249,7 +251,7 @@ class ProbeProtocol:
 def _keep_probes(
     people: AnyArray, paths: Sequence[str] | None, noise_file: Path | None
 ) -> tuple[BoolArray, dict[str, int]]:
-    """Which probes stay, and why how many do not. A probe that never had a mate is an error, not noise."""
+    """Return the probes to keep and the counts left out; a probe that never had a mate is an error."""
     mate_pairs(people)
     keep = _keep_clean(paths, len(people), noise_file, "probe")
     if noise_file is None:
@@ -267,7 +269,7 @@ def _keep_probes(
 
 
 def _keep_clean(paths: Sequence[str] | None, n_images: int, noise_file: Path | None, what: str) -> BoolArray:
-    """Which images are not on a noise list; all where there is no list."""
+    """Return which images are not on a noise list; all where there is no list."""
     if noise_file is None:
         return np.ones(n_images, bool)
     if paths is None:

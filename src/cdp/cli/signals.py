@@ -11,6 +11,8 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import NoReturn
 
+from cdp.errors import NO_WINDOWS
+
 _WORDS = {signal.SIGINT: "Interrupted", signal.SIGTERM: "Terminated"}
 _received: list[int] = []
 _begun = False
@@ -20,8 +22,20 @@ class Stopped(KeyboardInterrupt):
     """A signal asked the command to end; the message says what is kept."""
 
 
+def prepare_process() -> None:
+    """Refuse systems that cdp does not run on, and let threads of OpenMP sleep while they wait.
+
+    By default they spin, and so take the core that another process, or the thread they wait for, needs:
+    training on two threads is ten to twenty times slower while something else uses a core. It must be said
+    before PyTorch is loaded; what the user has said counts.
+    """
+    if sys.platform == "win32":
+        sys.exit(f"Error: {NO_WINDOWS}")
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+
+
 def answer_at_once() -> None:
-    """Until a command has begun, a signal ends the process with a sentence: there is nothing to clean up.
+    """End the process with a sentence on a signal, until a command has begun.
 
     Not by an exception, because that would come out of whatever module is being imported.
     """
@@ -30,7 +44,7 @@ def answer_at_once() -> None:
 
 @contextmanager
 def raised_signals() -> Iterator[None]:
-    """While a command works, a signal is an exception, so that half-written files are removed."""
+    """Turn signals into exceptions while a command works, so that half-written files are removed."""
     global _begun
     _begun = True
     before = {number: signal.getsignal(number) for number in _WORDS}
@@ -46,7 +60,7 @@ def raised_signals() -> Iterator[None]:
 
 @contextmanager
 def resumable() -> Iterator[None]:
-    """A command that goes on where it was stopped, when it is typed again, says so."""
+    """Tell the user on a signal that the same command continues."""
     try:
         yield
     except KeyboardInterrupt:
@@ -54,7 +68,7 @@ def resumable() -> Iterator[None]:
 
 
 def stop_sentence(error: BaseException) -> tuple[str, int] | None:
-    """What to say and the exit code, if a signal is why something was raised; else None.
+    """Return what to say and the exit code, if a signal is why something was raised; else None.
 
     A library that is interrupted while it loads may raise another error instead.
     """

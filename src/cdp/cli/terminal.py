@@ -46,12 +46,12 @@ def with_interval(figure: Figure) -> str:
 
 
 def say(console: Console, text: str) -> None:
-    """A line as it is, however long."""
+    """Print a line unchanged, however long."""
     console.print(text, highlight=False, soft_wrap=True, markup=False)
 
 
 def print_collection(collection: Collection, out: Path) -> None:
-    """What a collection holds, how sure that is, and what to do next: after `cdp label`, and for `cdp show`."""
+    """Print the counts, expected quality and next commands of a collection."""
     from cdp.collection.outputs import METRICS
 
     console = Console()
@@ -81,7 +81,9 @@ def print_collection(collection: Collection, out: Path) -> None:
         how = "the default" if results.tuning is None else "chosen on labeled identities"
     table.add_row(f"threshold ({settings.threshold_kind}), {how}", f"{collection.state.threshold:g}")
     _add_estimates(table, results)
-    waiting = len(collection.corrections) and len(read_journal(collection.folder)) - collection.n_applied
+    waiting = len(collection.corrections) and sum(
+        one.id >= collection.n_applied for one in read_journal(collection.folder)
+    )
     if waiting:
         table.add_row("corrections to be applied (cdp regroup)", f"{waiting:,}")
     console.print(table)
@@ -97,15 +99,13 @@ def print_collection(collection: Collection, out: Path) -> None:
 
 
 def _add_estimates(table: Table, results: Results) -> None:
-    """What to expect of the labels: from labeled images, or estimated without labels."""
+    """Add the expected quality of the labels, from labeled images or estimated without labels."""
     found = results.unsupervised
     if found is not None:
         if share := found.share_above:
             table.add_row("pairs of images that are as similar", f"1 of {round(1 / share):,}")
         if found.precision is not None:
             table.add_row("expected precision, estimated", f"{found.precision:.3f}")
-        if found.agreement is not None:
-            table.add_row("agreement of two halves of the models", f"{found.agreement:.3f}")
     if results.expected is not None:
         for name in ("precision", "recall", "coverage"):
             table.add_row(f"expected {name}", with_interval(getattr(results.expected, name)))
@@ -119,7 +119,7 @@ def _add_estimates(table: Table, results: Results) -> None:
 
 
 def print_changes(collection: Collection, changes: Changes, out: Path) -> None:
-    """What a step did to the identities of a collection."""
+    """Print what a step did to the identities of a collection."""
     words = {"merged": "merged into", "split": "lost images to the new", "moved": "gave images to"}
     print(collection)
     for event in changes.events:
@@ -133,13 +133,14 @@ def print_changes(collection: Collection, changes: Changes, out: Path) -> None:
 def changes_in_words(changes: Changes) -> str:
     """`29 images joined identities, 80 identities are new, …`."""
     return (
-        f"{counted(changes.joined, 'image')} joined identities, {counted(changes.founded, 'new identity', 'new identities')}, "
-        f"{counted(changes.left, 'image')} left theirs; {100 * changes.kept:.1f} % of the identities kept their number."
+        f"{counted(changes.joined, 'image')} joined identities, "
+        f"{counted(changes.founded, 'new identity', 'new identities')}, {counted(changes.left, 'image')} "
+        f"left theirs; {100 * changes.kept:.1f} % of the identities kept their number."
     )
 
 
 def print_card(folder: Path, card: Card) -> None:
-    """What a folder that is no collection says of itself."""
+    """Print the card of a folder that is no collection."""
     # Whatever stands in a card is shown as it is: brackets in it are no markup.
     tree = Tree(
         f"[bold]{escape(str(folder))}[/bold]: {escape(card.kind)} (written by cdp {escape(card.cdp)})",
@@ -186,13 +187,14 @@ def print_true_figures(true: TrueFigures, console: Console | None = None) -> Non
     say(
         console,
         f"{percent(true.coverage)} of {true.images:,} images labeled; {true.identities_found:,} identities "
-        f"found, {true.identities_true:,} true ones ({true.identities_true_shared:,} with two images or more).",
+        f"found, {true.identities_true:,} true ones ({true.identities_true_shared:,} with two images or "
+        "more).",
     )
     _print_sizes(true)
 
 
 def _print_sizes(true: TrueFigures) -> None:
-    """How many identities have how many images, in bins of doubling width."""
+    """Print how many identities have how many images, in bins of doubling width."""
     columns, found, known = [""], ["found"], ["true"]
     low = high = 1
     while low <= max([1, *true.sizes_found, *true.sizes]):
@@ -208,7 +210,7 @@ def _scores(score: Score) -> tuple[str, str, str]:
 
 
 def print_example(split: SyntheticSplit, rows: Sequence[tuple[str, TrueFigures]], out: Path) -> None:
-    """The closing table of `cdp demo --embeddings`."""
+    """Print the closing table of `cdp demo --embeddings`."""
     console = Console()
     say(console, f"Labeled part:   {split.labeled}")
     say(console, f"Unlabeled part: {split.unlabeled}")
@@ -223,14 +225,14 @@ def print_example(split: SyntheticSplit, rows: Sequence[tuple[str, TrueFigures]]
         console,
         f"{rows[0][1].identities_true_shared:,} people have two images or more and could be found. "
         "Discarded images count as groups of one.\n"
-        f"The last way's labels are in {out / 'faces'}. The same by hand:\n"
+        f"The labels of the last row are in {out / 'faces'}. To repeat them:\n"
         f"  cdp label {out / 'unlabeled'} --labeled {out / 'labeled'} --out faces\n"
         f"  cdp show {out / 'faces'}",
     )
 
 
 def print_run(record: RunRecord, out: Path) -> None:
-    """The closing table of `cdp run`, and what was left out."""
+    """Print the closing table of `cdp run`, and what was left out."""
     console = Console()
     labels = record.results.labels
     if record.results.headline is not None:
@@ -247,7 +249,8 @@ def print_run(record: RunRecord, out: Path) -> None:
         text += f"; pairwise F {pairwise.f:.3f}, precision {pairwise.precision or 0:.3f}"
     say(
         console,
-        f"{text}; {out / 'labels.csv'} lists them.\nOpen {out / 'report.html'} in a browser. Next: cdp review {out}",
+        f"{text}; {out / 'labels.csv'} lists them.\nOpen {out / 'report.html'} in a browser. Next: cdp "
+        f"review {out}",
     )
 
 
@@ -300,7 +303,7 @@ def listening(
     as_json: bool,
     quiet: bool,
 ) -> Iterator[AnyListener]:
-    """The listener of a command: JSON lines, silent, or bars on a terminal; warnings are shown the same way."""
+    """Return the progress listener of a command: JSON Lines, silent, or bars; it also shows warnings."""
 
     def show(message: Warning | str, *_: Any, **__: Any) -> None:
         if as_json:
@@ -327,7 +330,7 @@ class Terminal(Listener):
     tasks: dict[str, TaskID] = field(default_factory=dict)
 
     def started(self, stage: Stage, why: str, at: int, n_stages: int) -> None:
-        """A bar that says why the stage runs."""
+        """Show a bar that says why the stage runs."""
         self.tasks["stage"] = self.bars.add_task(f"{at}/{n_stages} {stage.name}: {why}", total=None)
 
     def progress(self, step: str, done: int, total: int) -> None:
@@ -343,7 +346,7 @@ class Terminal(Listener):
     def finished(
         self, stage: Stage, record: Record, *, fresh: bool, at: int, n_stages: int, left: float | None = None
     ) -> None:
-        """The stage's line."""
+        """Print the stage's line."""
         self.clear()
         mark, words = ("[dim]=[/]", "[dim]kept[/]") if fresh else ("[green]✓[/]", f"{record.seconds:7.1f} s")
         words += f"  [dim]about {shown_time(left)} left[/]" if left and left >= 60 else ""
@@ -352,11 +355,11 @@ class Terminal(Listener):
         )
 
     def message(self, stage: Stage, sentence: str) -> None:  # noqa: ARG002
-        """The sentence under the stage's line."""
+        """Print the sentence under the stage's line."""
         say(self.bars.console, f"         {sentence}")
 
     def note(self, sentence: str) -> None:
-        """The sentence on a line of its own."""
+        """Print the sentence on a line of its own."""
         self.clear()
         say(self.bars.console, sentence)
 
@@ -374,11 +377,11 @@ class JsonLines(Listener):
         self._last = 0.0
 
     def started(self, stage: Stage, why: str, at: int, n_stages: int) -> None:
-        """A stage begins."""
+        """Write that a stage begins."""
         say_line("started", {"stage": stage.name, "why": why, "at": at, "of": n_stages})
 
     def progress(self, step: str, done: int, total: int) -> None:
-        """At most one line a second, and the last one."""
+        """Write at most one line a second, and the last one."""
         now = time.monotonic()
         if now - self._last >= 1 or done == total:
             self._last = now
@@ -387,21 +390,21 @@ class JsonLines(Listener):
     def finished(
         self, stage: Stage, record: Record, *, fresh: bool, at: int, n_stages: int, left: float | None = None
     ) -> None:
-        """A stage is done."""
+        """Write that a stage is done."""
         cost = {"seconds": round(record.seconds, 3), "peak_memory": record.peak_memory}
         about = {"left": None if left is None else round(left), **cost}
         say_line("finished", {"stage": stage.name, "fresh": fresh, "at": at, "of": n_stages, **about})
 
     def message(self, stage: Stage, sentence: str) -> None:
-        """A sentence of a stage that is done."""
+        """Write a sentence of a finished stage."""
         say_line("message", {"stage": stage.name, "sentence": sentence})
 
     def note(self, sentence: str) -> None:
-        """A sentence about the whole run."""
+        """Write a sentence about the whole run."""
         say_line("note", {"sentence": sentence})
 
 
 def say_line(event: str, about: dict[str, Any]) -> None:
-    """One JSON object on a line of standard output."""
+    """Print one JSON object on a line of standard output."""
     sys.stdout.write(json.dumps({"event": event, **about}) + "\n")
     sys.stdout.flush()

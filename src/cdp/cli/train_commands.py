@@ -64,8 +64,9 @@ def run(
 ) -> None:
     """Run the whole paper on your images or embeddings: split, train, label, train again, measure, report.
 
-    Images are a folder per person or any other layout; embeddings are labeled without training. The result is a collection with the
-    labels, and the networks in FOLDER/run. What is up to date is kept: run the same command again after an interruption or a change.
+    Images are a folder per person or any other layout; embeddings are labeled without training. The result is
+    a collection with the labels, and the networks in FOLDER/run. What is up to date is kept: run the same
+    command again after an interruption or a change.
     """
     from cdp.config.reading import read_recipe, recipe_from
 
@@ -114,8 +115,8 @@ def demo(
 
     if not embeddings and not plan and not _has_torch():
         typer.echo(
-            "PyTorch is not installed, so no networks are trained: this labels made-up embeddings only. For the whole paper: "
-            f"{install_command('demo')}.",
+            "PyTorch is not installed, so no networks are trained: this labels made-up embeddings only. For "
+            f"the whole paper: {install_command('demo')}.",
             err=True,
         )
         embeddings, overrides = True, {key: value for key, value in overrides.items() if key == "seed"}
@@ -212,17 +213,18 @@ def _show_plan(planned: Sequence[Planned], out: Path, *, as_json: bool) -> None:
         return
     words = {
         "fresh": Text("kept", "green"),
-        "run": Text("runs", "bold"),
-        "perhaps": Text("runs if changed", "yellow"),
+        "run": Text("would run", "bold"),
+        "perhaps": Text("if inputs change", "yellow"),
     }
     rows = [(one.stage.name, words[one.state], one.why) for one in planned]
-    print_table(f"What cdp run would do in {out}", ("stage", "", "why"), rows)
+    print_table(f"Dry run of {out}", ("stage", "", "why"), rows)
     n_runs, n_perhaps = (sum(one.state == state for one in planned) for state in ("run", "perhaps"))
-    typer.echo(f"{n_runs} of {len(planned)} stages run, {n_perhaps} more if what they are made from changes.")
+    more = f"; {n_perhaps} more if their inputs change" if n_perhaps else ""
+    typer.echo(f"{n_runs} of {len(planned)} stages would run{more}.")
 
 
 def typed_command(arguments: Sequence[str], program: str = "cdp") -> str:
-    """The command as it was typed, for the record."""
+    """Return the command as it was typed, for the record."""
     import shlex
 
     return shlex.join([program, *arguments])
@@ -315,6 +317,8 @@ def train(
     given: Given,
 ) -> None:
     """Train networks on labeled images, or one network on labeled and pseudo-labeled images together."""
+    from cdp.storage.files import check_writable
+
     if list_networks:
         _list_networks(classes, given, as_json=json)
         return
@@ -329,6 +333,7 @@ def train(
         )
     pseudo = _Pseudo(tuple(unlabeled or ()), tuple(labels or ()), tuple(teachers or ()), soft, true_labels)
     pseudo.check(network, given)
+    check_writable(out)
     inputs: list[str | Path] = [manifest, *pseudo.parts, *pseudo.labels, *pseudo.teachers]
     with _training(given, force, inputs, quiet) as (options, shared, say):
         from cdp.data.manifests import merge_manifests
@@ -383,8 +388,8 @@ class _Pseudo:
             )
         if (n_teachers > 0) != (distill > 0) or n_teachers not in (0, n_parts):
             raise InputError(
-                f"--distill {distill:g} with {n_teachers} --teachers for {n_parts} unlabeled parts; give both, one --teachers "
-                "per part, in order, or neither.",
+                f"--distill {distill:g} with {n_teachers} --teachers for {n_parts} unlabeled parts; give "
+                "both, one --teachers per part, in order, or neither.",
                 code="teachers-per-part-differ",
                 expected=n_parts,
                 found=n_teachers,
@@ -456,7 +461,7 @@ def _list_networks(classes: int, given: Given, *, as_json: bool) -> None:
 def _training(
     given: Given, force: bool, inputs: Sequence[str | Path], quiet: bool
 ) -> Iterator[tuple[RunOptions, dict[str, Any], Callable[[Sequence[Path]], None]]]:
-    """The options, what every training function takes, and what prints the trained networks."""
+    """Yield the options, the arguments of all training functions, and a printer of networks."""
     recipe, engine = settings_from(Recipe, given), settings_from(RuntimeSettings, given)
     options = settings_from(RunOptions, given)
     with torch_ready(options.trunks, engine, quiet) as (world, progress):
@@ -485,7 +490,7 @@ def _training(
 
 @contextmanager
 def torch_ready(trunks: str, engine: RuntimeSettings, quiet: bool) -> Iterator[tuple[World, Progress]]:
-    """Torch with its threads, the processes that torchrun started, the user's trunks and the progress bars."""
+    """Set up torch: threads, processes of torchrun, user-defined trunks and progress bars."""
     from cdp.nets.torchvision_guard import require
 
     torch = require("torch")

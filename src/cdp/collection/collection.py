@@ -1,22 +1,24 @@
-"""`Collection`: images, their identities with lasting numbers, their scored pairs, and what people said about them.
+"""`Collection`: images, identities with stable numbers, scored pairs and corrections.
 
     faces = Collection.create("faces", "views/unlabeled", labeled=["views/labeled"])
     faces.correct(same(3, 7), named("Anna", 3))
     faces, changes = faces.regroup()                 # seconds; no pair is scored again
     faces, changes = faces.add("views/new")
 
-It is a folder (collection_folder.py), made by creation.py. Opening one reads a card and maps three arrays; pairs, paths and names are
-read when they are needed. A `Collection` is a frozen picture of the folder as it was when it was opened; methods that change the
-folder return a new one.
+It is a folder (collection_folder.py), made by creation.py. Opening one reads a card and maps three arrays;
+pairs, paths and names are read when they are needed. A `Collection` is a frozen picture of the folder as it
+was when it was opened; methods that change the folder return a new one.
 """
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 import numpy as np
@@ -31,8 +33,10 @@ from cdp.collection.corrections import (
 )
 from cdp.collection.numbering import Changes, Event
 from cdp.collection.scored_files import read_identities, read_scored
+from cdp.errors import CdpError, StoreError
 from cdp.scoring.settings import ConsensusSettings
-from cdp.storage.artifacts import read_array, read_card, read_settings
+from cdp.storage.artifacts import CARD, read_array, read_card, read_json, read_json_lines, read_settings
+from cdp.storage.files import write_bytes
 from cdp.types import ConsensusGraph, Labels, Views
 from cdp.types.arrays import ByteArray, FloatArray, IntArray, LongArray
 from cdp.types.constraints import Constraints
@@ -40,6 +44,7 @@ from cdp.types.labels import number_by_first_appearance
 from cdp.types.run_record import Expectation
 
 GROUPS_KIND = "CollectionGroups"
+NAMES = "names.json"
 ViewsSource = Views | str | Path
 
 
@@ -52,7 +57,7 @@ class Name(msgspec.Struct, frozen=True):
 
 
 class GroupsFacts(msgspec.Struct):
-    """What the card of groups says: how many entries of the journal they were made under, and what to expect of them."""
+    """Card of the groups: the number of corrections applied, and the expected quality."""
 
     entries: int = 0
     expected: Expectation | None = None
@@ -60,7 +65,7 @@ class GroupsFacts(msgspec.Struct):
 
 @dataclass(frozen=True, eq=False)
 class Collection:
-    """A collection as it was when it was opened.
+    """Images with identities of lasting numbers, their scored pairs and corrections, as stored in one folder.
 
     Attributes:
         folder: where it is stored.
@@ -68,6 +73,23 @@ class Collection:
         identity: int32 (n,), the lasting number of every image's identity; -1 = in no group.
         confidence: float32 (n,), as in `Labels`.
         status: uint8 (n,), as in `Labels`.
+
+    Examples:
+        >>> import tempfile
+        >>> import numpy as np
+        >>> from cdp import Collection, Views
+        >>> from cdp.collection.corrections import different, named
+        >>> rng = np.random.default_rng(0)
+        >>> X = np.repeat(rng.normal(size=(40, 64)), 6, axis=0) + 0.5 * rng.normal(size=(240, 64))
+        >>> folder = tempfile.TemporaryDirectory()
+        >>> faces = Collection.create(folder.name + "/faces", Views(X[:200]))
+        >>> faces.correct(different(0, 1), named("Anna", 0))
+        [0, 1]
+        >>> faces, changes = faces.regroup()
+        >>> faces, changes = faces.add(Views(X[200:]))
+        >>> faces.n_images, bool(faces.identity[0] == faces.identity[1]), faces.names[int(faces.identity[0])]
+        (240, False, 'Anna')
+        >>> folder.cleanup()
     """
 
     folder: Path
@@ -96,11 +118,13 @@ class Collection:
         return open_collection(folder)
 
     def add(self, views: ViewsSource, **options: Any) -> tuple[Collection, Changes]:
-        """Add images, which join existing identities or found new ones; returns the collection and what changed.
+        """Add images to existing or new identities; return the collection and the changes.
 
         Args:
-            views: the new images, by the same models; a path is referred to, views in memory are written into the collection.
-            options: `growth`, `corrections`, `images`, `k` and `runtime`, as `cdp.collection.extension.extend` has them.
+            views: the new images, by the same models; a path is referred to, views in memory are written into
+                the collection.
+            options: `growth`, `corrections`, `images`, `k` and `runtime`, as
+                `cdp.collection.extension.extend` has them.
         """
         from cdp.collection.extension import extend
 
@@ -147,12 +171,23 @@ class Collection:
     @cached_property
     def settings(self) -> ConsensusSettings:
         """How pairs are scored and grouped; `state.threshold` is the threshold that is used."""
-        return as_settings(self.state.consensus)
+        return self.state.consensus_settings
 
     @cached_property
     def batches(self) -> tuple[Batch, ...]:
         """Where the embeddings are stored, batch by batch, in the order of the images."""
-        return tuple(open_batch(self.folder, number) for number in self.state.batches)
+        opened = tuple(open_batch(self.folder, number) for number in self.state.batches)
+        found = sum(one.facts.n_images for one in opened)
+        if found != self.n_images:
+            raise StoreError(
+                f"{self.folder / CARD}: its batches have {found:,} images, its groups "
+                f"{self.n_images:,}; put back the card that belongs to this folder.",
+                code="collection-parts-differ",
+                file=self.folder / CARD,
+                expected=self.n_images,
+                found=found,
+            )
+        return opened
 
     @cached_property
     def paths(self) -> Sequence[str] | None:
@@ -163,8 +198,21 @@ class Collection:
     @cached_property
     def named(self) -> Mapping[int, Name]:
         """Identity -> name, with a probability where it was found among the labeled identities."""
-        file = numbered(self.folder, "groups", self.state.groups) / "names.json"
-        return msgspec.json.decode(file.read_bytes(), type=dict[int, Name])
+        from cdp.collection.regrouping import restore_names
+
+        file = numbered(self.folder, "groups", self.state.groups) / NAMES
+        try:
+            names: dict[int, Name] = read_json(file, dict[Annotated[int, msgspec.Meta(ge=0)], Name])
+            if max(names, default=-1) >= self.state.next_identity:
+                raise StoreError(
+                    f"{file} names an identity that is not there.", code="names-identity-unknown", file=file
+                )
+        except CdpError as error:
+            names = restore_names(self)
+            with suppress(CdpError):  # a folder that cannot be written can be read all the same
+                write_bytes(file, msgspec.json.encode(names))
+            warnings.warn(f"{error} The names were found again in the corrections.", stacklevel=2)
+        return names
 
     @property
     def names(self) -> Mapping[int, str]:
@@ -178,10 +226,8 @@ class Collection:
 
     @cached_property
     def scored(self) -> ConsensusGraph:
-        """The pairs of images that count when groups are made, with their probabilities, as scored; not corrected."""
-        whole = self.scored_with_labeled
-        kept = whole.ids[:, 1] < self.n_images  # the second id is the larger one
-        return ConsensusGraph(whole.ids[kept], whole.doubt[kept], self.n_images)
+        """Return the scored pairs that are grouped, with their probabilities before corrections."""
+        return self.scored_with_labeled.first_images(self.n_images)
 
     @property
     def scored_with_labeled(self) -> ConsensusGraph:
@@ -205,14 +251,19 @@ class Collection:
 
     @property
     def events(self) -> list[Event]:
-        """All that happened, in order."""
-        files = sorted((self.folder / "events").glob("*.jsonl"))
-        return [
-            msgspec.json.decode(line, type=Event)
-            for file in files
-            if int(file.stem) <= self.state.groups
-            for line in file.read_bytes().splitlines()
-        ]
+        """All that happened, in order; damaged lines of this log are left out, and a warning says so."""
+        found: list[Event] = []
+        for file in sorted((self.folder / "events").glob("*.jsonl")):
+            if not file.stem.isdecimal() or int(file.stem) > self.state.groups:
+                continue  # a copy that a program made, or what a killed command left
+            lines = read_json_lines(file, Event)
+            if lines.damaged:
+                warnings.warn(
+                    f"{file}: {len(lines.damaged)} of {lines.n_lines} lines are damaged and are left out.",
+                    stacklevel=2,
+                )
+            found += lines.values.values()
+        return found
 
     @property
     def labels(self) -> Labels:
@@ -225,22 +276,25 @@ class Collection:
         return read_groups_facts(self).entries
 
     def describe(self, row: int) -> str:
-        """What messages call an image."""
+        """Return what messages call an image."""
         return f"image {row}" if self.paths is None else self.paths[row]
 
     def __repr__(self) -> str:
         alone = int((self.identity < 0).sum())
-        return f"Collection: {self.n_images:,} images, {self.n_identities:,} identities, {alone:,} images in no group"
+        return (
+            f"Collection: {self.n_images:,} images, {self.n_identities:,} identities, {alone:,} images in no "
+            "group"
+        )
 
 
 def read_groups_facts(collection: Collection) -> GroupsFacts:
-    """What the card of the groups that count now says."""
+    """Return what the card of the groups that count now says."""
     groups = numbered(collection.folder, "groups", collection.state.groups)
     return read_settings(groups, read_card(groups, GROUPS_KIND), GroupsFacts)
 
 
 def open_collection(folder: str | Path) -> Collection:
-    """The collection in a folder, at once, however large it is.
+    """Return the collection in a folder, at once, however large it is.
 
     Raises:
         InputError: this is no collection.
@@ -253,12 +307,11 @@ def open_collection(folder: str | Path) -> Collection:
     identity, confidence, status = (
         read_array(groups, name, card) for name in ("identity", "confidence", "status")
     )
+    if not len(identity) == len(confidence) == len(status) or identity.max(initial=-1) >= state.next_identity:
+        raise StoreError(
+            f"{place / CARD}: does not fit the groups in {groups}; put back the card that belongs to this "
+            "folder.",
+            code="collection-parts-differ",
+            file=place / CARD,
+        )
     return Collection(place, state, identity, confidence, status)
-
-
-def as_settings(consensus: Mapping[str, Any]) -> ConsensusSettings:
-    """Settings from the plain values of a card."""
-    given: dict[str, Any] = {
-        name: tuple(value) if isinstance(value, list) else value for name, value in consensus.items()
-    }
-    return ConsensusSettings(**given)

@@ -6,7 +6,8 @@ scored/0002/         candidate pairs, what scored them and how; scored_files.py
 groups/0003/         identity, status and confidence of every image, names; written by whatever makes groups
 events/0003.jsonl    what changed then
 corrections.jsonl    what people said; see corrections.py
-labels.csv, labels.parquet, report.html, metrics.json, mixed_groups.csv, split_groups.csv   for people and other programs; outputs.py
+labels.csv, labels.parquet, report.html, metrics.json, mixed_groups.csv, split_groups.csv
+                     for people and other programs; outputs.py
 faces/0001/          crops of a batch of photos, and faces/0001-embeddings/, if it was made from photos
 run/                 recipe, stages and networks, if `cdp run` made it
 """
@@ -18,7 +19,7 @@ import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, overload
+from typing import Annotated, Any, overload
 
 import msgspec
 import numpy as np
@@ -26,15 +27,29 @@ import numpy as np
 from cdp.collection.collection_settings import GrowthSettings
 from cdp.data.views import read_views
 from cdp.errors import InputError
-from cdp.settings import settings_of
-from cdp.storage.array_files import open_npy
-from cdp.storage.artifacts import fill, fill_arrays, hash_views, read_card, read_settings, write_card
+from cdp.scoring.settings import ConsensusSettings
+from cdp.settings import MOST_IMAGES, did_you_mean, settings_of
+from cdp.storage.array_files import naming, open_npy
+from cdp.storage.artifacts import (
+    CARD,
+    fill,
+    fill_arrays,
+    hash_views,
+    read_array,
+    read_card,
+    read_settings,
+    write_card,
+)
 from cdp.storage.files import write_json, writing_folder
 from cdp.types import Views
 from cdp.types.arrays import ByteArray, LongArray
 
 KIND = "Collection"
+_Count = Annotated[int, msgspec.Meta(ge=0, le=MOST_IMAGES)]
 _SAMPLE = 16
+_SAVED = (
+    "Groups, names and corrections do not depend on them: cdp show, review, regroup and export work without."
+)
 
 
 class State(msgspec.Struct, frozen=True, kw_only=True):
@@ -49,7 +64,8 @@ class State(msgspec.Struct, frozen=True, kw_only=True):
         consensus: settings of section 3.1.
         threshold: given, chosen or estimated.
         seed: of everything random.
-        n_trained: images among which trees were trained or the threshold was estimated, labeled ones not counted.
+        n_trained: images among which trees were trained or the threshold was estimated, labeled ones not
+            counted.
         labeled_names: number of a labeled identity -> name; the number itself where there is none.
         growth: settings of how it grows; those that are not there have their defaults.
         notes: what labeling said when the collection was made, such as how the threshold was chosen.
@@ -57,15 +73,15 @@ class State(msgspec.Struct, frozen=True, kw_only=True):
         models: folder of the models that embedded faces on photos; empty = it was not made from photos.
     """
 
-    batches: tuple[int, ...]
-    labeled: tuple[int, ...]
-    scored: int
-    groups: int
-    next_identity: int
+    batches: Annotated[tuple[_Count, ...], msgspec.Meta(min_length=1)]
+    labeled: tuple[_Count, ...]
+    scored: _Count
+    groups: _Count
+    next_identity: _Count
     consensus: dict[str, Any]
     threshold: float
-    seed: int
-    n_trained: int
+    seed: Annotated[int, msgspec.Meta(ge=0, lt=2**32)]
+    n_trained: _Count
     labeled_names: dict[str, str] = {}
     growth: dict[str, Any] = {}
     notes: tuple[str, ...] = ()
@@ -79,29 +95,54 @@ class State(msgspec.Struct, frozen=True, kw_only=True):
         return GrowthSettings(**{name: value for name, value in self.growth.items() if name in known})
 
     @property
+    def consensus_settings(self) -> ConsensusSettings:
+        """How pairs are scored and grouped."""
+        known = settings_of(ConsensusSettings)
+        for name in self.consensus:
+            if name not in known:
+                raise InputError(
+                    f"there is no setting {name!r}; a newer cdp wrote this folder, or its card is damaged."
+                    + did_you_mean(name, known),
+                    code="card-setting-unknown",
+                    key=name,
+                )
+        return ConsensusSettings(**self.consensus)
+
+    @property
     def newest(self) -> int:
         """The greatest number that any part has."""
         return max(*self.batches, *self.labeled, self.scored, self.groups)
 
 
+class HowRead(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    """What `read_views` needs besides the place: dimensions of bare numbers, and the name of the base."""
+
+    dim: int | None = None
+    base: str | None = None
+
+
 class BatchFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """What the card of a batch says: where its embeddings and images are, from the batch's folder and from the root; and what they were.
+    """Card of a batch: locations and hashes of its embeddings and images.
+
+    Locations are relative to the batch's folder and to the root.
 
     Attributes:
         n_images: in the batch.
         near, far: where the embeddings are stored.
-        how: `dim` and `base`, where a reader needs them.
-        members: model -> its own embeddings, from the batch's folder, where each model's are stored by themselves.
+        how: what a reader needs besides the place.
+        members: model -> its own embeddings, from the batch's folder, where each model's are stored by
+            themselves.
         has_paths: whether the images' paths are known.
         images_near, images_far: where these paths start; empty = that is looked for.
         models: the hash of every model's embeddings.
-        files: size and time of change of every file of embeddings: as long as these are the same, nothing is read to compare hashes.
+        files: size and time of change of every file of embeddings: as long as these are the same, nothing is
+            read to compare hashes.
     """
 
     n_images: int
     near: str = ""
     far: str = ""
-    how: dict[str, Any] = {}
+    how: HowRead = HowRead()
     members: dict[str, str] = {}
     has_paths: bool = False
     images_near: str = ""
@@ -111,12 +152,13 @@ class BatchFacts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Lines(Sequence[str]):
-    """Lines of text that are read from disk when they are asked for: opening a million of them takes no time."""
+    """Lines of text read from disk on access, so a file of a million lines opens at once."""
 
     def __init__(self, folder: Path, start: str = "") -> None:
         self._start = start
-        self._ends: LongArray = open_npy(folder / "path_ends.npy")
-        self._bytes: ByteArray = open_npy(folder / "path_bytes.npy")
+        card = read_card(folder)
+        self._ends: LongArray = read_array(folder, "path_ends", card)
+        self._bytes: ByteArray = read_array(folder, "path_bytes", card)
 
     def __len__(self) -> int:
         return len(self._ends)
@@ -167,7 +209,11 @@ def read_state(folder: str | Path) -> State:
         InputError: this is no collection.
         StoreError: its card is damaged.
     """
-    return read_settings(folder, read_card(folder, KIND), State)
+    state = read_settings(folder, read_card(folder, KIND), State)
+    with naming(Path(folder) / CARD, file=Path(folder) / CARD):
+        state.consensus_settings  # noqa: B018  # refuses what no version of cdp has written
+        state.growth_settings  # noqa: B018
+    return state
 
 
 def switch_to(folder: Path, state: State, summary: str) -> None:
@@ -182,7 +228,8 @@ def switch_to(folder: Path, state: State, summary: str) -> None:
 
 
 ENTRIES = frozenset(
-    ("card.json", "embeddings", "scored", "groups", "events", "corrections.jsonl", "faces", "run", "labels.csv", "labels.parquet",
+    ("card.json", "embeddings", "scored", "groups", "events", "corrections.jsonl", "faces", "run",
+     "labels.csv", "labels.parquet",
      "report.html", "metrics.json", "mixed_groups.csv", "split_groups.csv", "soft_labels.npz")
 )  # fmt: skip
 """What a collection's folder may hold; hidden files are its own too."""
@@ -246,7 +293,7 @@ class Batch:
         )
 
     def _resolve(self, near: str, far: str) -> Path:
-        """A path from the batch's folder, which may have moved with it; else from the root."""
+        """Return a path from the batch's folder, which may have moved with it; else from the root."""
         place = Path(os.path.normpath(os.path.join(os.path.realpath(self.folder), near)))
         return place if place.exists() or not far else Path(far)
 
@@ -259,37 +306,40 @@ class Batch:
     @property
     def identities(self) -> LongArray | None:
         """True identities, where the embeddings carry them."""
-        return self._open().identities
+        return self._open_sources().identities
 
     def read(self, *, check: bool = False) -> Views:
-        """The embeddings; compared with their hashes if their files are not those that were seen, or always with `check`.
+        """Return the embeddings; hashes are checked if the files changed, or always with `check`.
 
         Raises:
             InputError: they are gone, or not what they were.
         """
-        for source in self._sources.values():
-            if not source.exists():
-                raise InputError(
-                    f"{source}: embeddings of this collection were there and are gone; put them back, or "
-                    "link them there.",
-                    code="collection-embeddings-gone",
-                    file=source,
-                )
-        views = self._open()
+        views = self._open_sources()
         is_same = list(views.names) == list(self.facts.models) and views.n_images == self.facts.n_images
         check = check or _stamps(self._sources) != self.facts.files
         if not is_same or (check and hash_views(views) != self.facts.models):
             raise InputError(
-                f"{next(iter(self._sources.values()))}: these embeddings are not those that the collection was made of; put the old "
-                "ones back, or label the images again.",
+                f"{next(iter(self._sources.values()))}: not the embeddings of this collection; restore "
+                f"them, or label the images again. {_SAVED}",
                 code="collection-embeddings-changed",
                 file=next(iter(self._sources.values())),
             )
         return views
 
+    def _open_sources(self) -> Views:
+        for source in self._sources.values():
+            if not source.exists():
+                raise InputError(
+                    f"{source}: embeddings of this collection were there and are gone; put them back, or "
+                    f"link them there. {_SAVED}",
+                    code="collection-embeddings-gone",
+                    file=source,
+                )
+        return self._open()
+
     def _open(self) -> Views:
         if not self.facts.members:
-            return read_views(self.source, **self.facts.how)
+            return read_views(self.source, **msgspec.to_builtins(self.facts.how))
         base, *others = [read_views(source).base for source in self._sources.values()]
         truth = self.folder / "identities.npy"
         return Views(
@@ -338,7 +388,7 @@ def write_batch(
             n_images=views.n_images,
             near="" if single is None else "views" if source is None else _from(here, single),
             far="" if source is None or single is None else os.path.realpath(single),
-            how=dict(how or {}),
+            how=HowRead(**(how or {})),
             members={name: _from(here, one) for name, one in members.items()},
             has_paths=views.paths is not None,
             images_near="" if root is None else _from(here, root),
@@ -356,7 +406,10 @@ def _from(here: str, path: Path) -> str:
 
 
 def _from_root(paths: Sequence[str], images: Path | None) -> tuple[Path | None, Sequence[str]]:
-    """The folder that paths start from, and the paths from there; absolute ones start from the folder that has all of them."""
+    """Return the root folder of the paths, and the paths relative to it.
+
+    Absolute paths are relative to the folder that all of them share.
+    """
     if images is not None or not paths or not all(map(os.path.isabs, paths)):
         return images, paths
     containers = [path.partition("!")[0] for path in paths]
@@ -381,7 +434,7 @@ def _stamps(sources: Mapping[str, Path]) -> dict[str, tuple[int, int]]:
 
 
 def open_batch(folder: Path, number: int) -> Batch:
-    """A batch of a collection; its embeddings are not read yet."""
+    """Return a batch of a collection; its embeddings are not read yet."""
     place = numbered(folder, "embeddings", number)
     return Batch(place, _facts_of(place))
 

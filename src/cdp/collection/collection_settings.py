@@ -13,16 +13,14 @@ class GrowthSettings:
 
     id_stability: float = setting(
         0.99,
-        "ID stability: minimum share of identities that keep their number in every step; 0 = merge and split "
-        "freely. Merges and splits that correct the most pairs come first; others wait, as do small groups.",
+        "Minimum share of identities that keep their number in every step; 0 = merge and split freely.",
         meaning="a share",
         low=0,
         high=1,
     )
     retrain_after: float = setting(
         1.5,
-        "Growth factor of the number of images after which trees are trained again, also on corrections, "
-        "and the threshold is chosen again.",
+        "Growth factor of the collection after which trees are retrained and the threshold is chosen again.",
         meaning="a factor",
         low=1,
         high=1000,

@@ -47,7 +47,7 @@ def read_all_views(
 
 
 def read_labeled_views(collection: Collection) -> list[Views]:
-    """The embeddings of all labeled images with their identities: one part, or none."""
+    """Return the embeddings of all labeled images with their identities: one part, or none."""
     return [open_batch(collection.folder, number).read() for number in collection.state.labeled]
 
 
@@ -58,8 +58,8 @@ def _check_models(old: Views, new: Views) -> None:
     )
     if theirs != ours:
         raise InputError(
-            f"The new images have the models {theirs} (name: dimensions), the collection has {ours}; embed them with the "
-            "same models.",
+            f"The new images have the models {theirs} (name: dimensions), the collection has {ours}; embed "
+            "them with the same models.",
             code="views-models-differ",
             expected=ours,
             found=theirs,

@@ -6,30 +6,32 @@
     name,a/1.jpg,,Anna
     reject,c/3.jpg,,
 
-With the columns `row` and `other_row` instead, images are meant by their row, counted from 0. A table by path holds for any
-collection that has these images, whatever models and settings it was made with.
+With the columns `row` and `other_row` instead, images are meant by their row, counted from 0. A table by path
+holds for any collection that has these images, whatever models and settings it was made with.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from itertools import combinations, pairwise
 from pathlib import Path
 from typing import Any
 
 from cdp.collection.corrections import Correction, different, named, rejected, same
-from cdp.data.manifest_tables import Columns, read_some_columns, write_csv
+from cdp.data.manifest_tables import Choose, Columns, cell_text, read_some_columns, write_csv
 from cdp.errors import InputError
-from cdp.storage.array_files import refuse_repeats
+from cdp.storage.array_files import naming, reading, refuse_repeats
 from cdp.storage.files import writing_file
 
+_NUMBER = re.compile("[0-9]{1,18}")
 KINDS = ("same", "different", "name", "reject")
 
 
 def read_correction_table(
     file: str | Path, n_images: int, paths: Sequence[str] | None = None
 ) -> list[Correction]:
-    """The corrections in a table.
+    """Return the corrections in a table.
 
     Args:
         file: .csv or .parquet.
@@ -40,7 +42,7 @@ def read_correction_table(
         InputError: a column is missing, or a line names no image, an unknown kind, or too few images.
     """
     table = Path(file)
-    columns = read_some_columns(table, _choose_columns)
+    columns = _read_texts(table, _choose_columns)
     by_path = "path" in columns
     if by_path and paths is None:
         raise InputError(
@@ -66,11 +68,14 @@ def read_correction_table(
         image = find(one, where)
         if kind in ("same", "different"):
             make = same if kind == "same" else different
-            found.append(make(image, find(other, where)))
+            second = find(other, where)
+            with naming(where):
+                found.append(make(image, second))
         elif kind == "name":
             if not name:
                 raise InputError(f"{where} gives no name.", code="correction-name-missing")
-            found.append(named(str(name), image))
+            with naming(where):
+                found.append(named(name, image))
         else:
             found.append(rejected(image))
     return found
@@ -79,7 +84,7 @@ def read_correction_table(
 def read_name_table(
     file: str | Path, n_images: int, paths: Sequence[str] | None = None
 ) -> tuple[dict[int, str], list[Correction]]:
-    """The names in a table with the columns `name` and one of `identity`, `path` and `row`.
+    """Return the names in a table with the columns `name` and one of `identity`, `path` and `row`.
 
     Returns:
         Names of labeled identities by their number, and corrections that give names to images by path or row.
@@ -88,7 +93,7 @@ def read_name_table(
         InputError: a column is missing, or a line names no image or identity.
     """
     table = Path(file)
-    columns = read_some_columns(table, _choose_name_columns)
+    columns = _read_texts(table, _choose_name_columns)
     by = next(one for one in columns if one != "name")
     find = None if by == "identity" else _finder(n_images, paths if by == "path" else None)
     if by == "path" and paths is None:
@@ -104,15 +109,17 @@ def read_name_table(
         if not name:
             raise InputError(f"{where} gives no name.", code="correction-name-missing")
         if find is not None:
-            corrections.append(named(str(name), find(said, where)))
-        elif not str(said).isdigit():
+            image = find(said, where)
+            with naming(where):
+                corrections.append(named(name, image))
+        elif not _NUMBER.fullmatch(said):
             raise InputError(
                 f"{where} names the identity {said!r}; give its number.",
                 code="names-identity-not-a-number",
                 value=said,
             )
         else:
-            names[int(said)] = str(name)
+            names[int(said)] = name
     return names, corrections
 
 
@@ -121,8 +128,8 @@ def _choose_name_columns(file: Path, header: list[str]) -> list[str]:
     by = [one for one in ("identity", "path", "row") if one in header]
     if "name" not in header or len(by) != 1:
         raise InputError(
-            f"{file}: a table of names has the column name, and one of identity, path and row; the columns are "
-            f"{', '.join(header) or 'none'}.",
+            f"{file}: a table of names has the column name, and one of identity, path and row; the columns "
+            f"are {', '.join(header) or 'none'}.",
             code="names-columns-wrong",
             file=file,
             found=tuple(header),
@@ -146,7 +153,14 @@ def _choose_columns(file: Path, header: list[str]) -> list[str]:
     return [name for name in header if name in wanted]
 
 
-def _finder(n_images: int, paths: Sequence[str] | None) -> Callable[[Any, str], int]:
+def _read_texts(table: Path, choose: Choose) -> dict[str, list[str]]:
+    """The chosen columns as text, whatever a Parquet file holds there: missing values are empty."""
+    columns = read_some_columns(table, choose)
+    with reading(table):
+        return {name: [cell_text(value) for value in values] for name, values in columns.items()}
+
+
+def _finder(n_images: int, paths: Sequence[str] | None) -> Callable[[str, str], int]:
     """From what a line says to a row."""
     rows: dict[str, int] = {}
     repeated: set[str] = set()
@@ -154,8 +168,8 @@ def _finder(n_images: int, paths: Sequence[str] | None) -> Callable[[Any, str], 
         if rows.setdefault(path, row) != row:
             repeated.add(path)
 
-    def find(said: Any, where: str) -> int:
-        if said is None or said == "":
+    def find(said: str, where: str) -> int:
+        if not said:
             raise InputError(f"{where} names too few images.", code="correction-images-missing")
         if paths is not None:
             if said in repeated:
@@ -171,10 +185,7 @@ def _finder(n_images: int, paths: Sequence[str] | None) -> Callable[[Any, str], 
                     value=said,
                 )
             return rows[said]
-        try:
-            row = int(said)
-        except ValueError:
-            row = -1
+        row = int(said) if _NUMBER.fullmatch(said) else -1
         if not 0 <= row < n_images:
             raise InputError(
                 f"{where} names row {said!r}; rows are 0 to {n_images - 1}.",

@@ -1,8 +1,9 @@
 """Corrections: what people said about images, in a journal that only grows.
 
-`corrections.jsonl` in a collection's folder has one JSON object per line, numbered from 0; a line is on disk before
-`append_corrections` returns, and two writers do not mix theirs. To undo is an entry of its own. What counts now is what no later
-entry undoes; of several names and rejections of one image the last counts. `to_constraints` makes them what groups must keep.
+`corrections.jsonl` in a collection's folder has one JSON object per line, numbered from 0; a line is on disk
+before `append_corrections` returns, and two writers do not mix theirs. To undo is an entry of its own. What
+counts now is what no later entry undoes; of several names and rejections of one image the last counts.
+`to_constraints` makes them what groups must keep.
 
     append_corrections(folder, [same(3, 7), different(3, 9), named("Anna", 3), rejected(12)], source="review")
     undo_corrections(folder, [1])
@@ -11,7 +12,6 @@ entry undoes; of several names and rejections of one image the last counts. `to_
 
 from __future__ import annotations
 
-import fcntl
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -24,24 +24,31 @@ import msgspec
 import numpy as np
 
 from cdp.errors import InputError, StoreError
-from cdp.storage.files import disk_errors
+from cdp.storage.artifacts import JsonLines, parse_json_lines, read_json_lines
+from cdp.storage.files import disk_errors, lock_file
 from cdp.types.constraints import Constraints
 
 JOURNAL = "corrections.jsonl"
 
 
 class Correction(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One thing that somebody said about images.
+    """A correction: a fact about images that groups must respect.
 
     Attributes:
-        kind: `same` (all of the images are one identity), `different` (every two of them are two), `name` (they are of the
-            person of this name), `reject` (they belong to no group), `undo` (the entry with the number `undoes` is void).
+        kind: `same` (all of the images are one identity), `different` (every two of them are two), `name`
+            (they are of the person of this name), `reject` (they belong to no group), `undo` (the entry with
+            the number `undoes` is void).
         images: rows of the collection.
         name: of the person.
         undoes: the number of an entry.
         id: the entry's number, given when it is written.
         when: UTC, ISO 8601, given when it is written unless it is there.
         source: who or what said so, such as `review`, `import`, `table`.
+
+    Examples:
+        >>> from cdp.collection.corrections import different, named, same
+        >>> same(3, 7).kind, different(3, 9).images, named("Anna", 3).name
+        ('same', (3, 9), 'Anna')
     """
 
     kind: Literal["same", "different", "name", "reject", "undo"]
@@ -83,7 +90,7 @@ def same(*images: int) -> Correction:
 
 
 def different(*images: int) -> Correction:
-    """Every two of these images are two identities."""
+    """Return every two of these images are two identities."""
     return Correction(kind="different", images=tuple(map(int, images)))
 
 
@@ -98,12 +105,12 @@ def rejected(*images: int) -> Correction:
 
 
 def merge_groups(one: Sequence[int], other: Sequence[int]) -> list[Correction]:
-    """Two groups, given by their images, are one identity: what their images are tied by now is confirmed with it."""
+    """Record that two groups, given by their images, are one identity, and confirm the pairs between them."""
     return [same(*one, *other)]
 
 
 def split_group(stays: Sequence[int], leaves: Sequence[int]) -> list[Correction]:
-    """A group is two identities: these images of it, and those."""
+    """Return a group is two identities: these images of it, and those."""
     parts = [same(*part) for part in (stays, leaves) if len(part) > 1]
     return [*parts, different(stays[0], leaves[0])]
 
@@ -118,7 +125,9 @@ def append_corrections(folder: str | Path, corrections: Iterable[Correction], so
     file = Path(folder) / JOURNAL
     now = datetime.now(UTC).isoformat(timespec="seconds")
     with disk_errors(file, "earlier corrections are safe"), _locked(file) as handle:
-        end, number = _whole_lines(handle)
+        content = _read_all(handle)
+        written = parse_json_lines(content, Correction)
+        number = _next_number(written)
         entries = [
             msgspec.structs.replace(one, id=number + at, when=one.when or now, source=one.source or source)
             for at, one in enumerate(corrections)
@@ -132,9 +141,11 @@ def append_corrections(folder: str | Path, corrections: Iterable[Correction], so
                     value=entry.undoes,
                 )
         # A line that a killed writer left half-written was never acknowledged.
-        os.ftruncate(handle, end)
-        os.lseek(handle, end, os.SEEK_SET)
+        os.ftruncate(handle, written.end)
+        os.lseek(handle, written.end, os.SEEK_SET)
         text = b"".join(msgspec.json.encode(entry) + b"\n" for entry in entries)
+        if written.end and content[written.end - 1 : written.end] != b"\n":  # whole, but for its end
+            text = b"\n" + text
         while text:
             text = text[os.write(handle, text) :]
         os.fsync(handle)
@@ -142,11 +153,22 @@ def append_corrections(folder: str | Path, corrections: Iterable[Correction], so
 
 
 def append_unsaid(folder: str | Path, corrections: Iterable[Correction]) -> list[int]:
-    """Write those corrections that the journal does not have yet; a command that was killed may have written them before."""
+    """Append the corrections that the journal lacks; an interrupted command may have written some."""
     said = {(one.kind, one.images, one.name) for one in read_journal(folder)}
     return append_corrections(
         folder, [one for one in corrections if (one.kind, one.images, one.name) not in said]
     )
+
+
+def append_rest(folder: str | Path, corrections: Sequence[Correction], source: str = "") -> list[int]:
+    """Write corrections, except for the first ones if the journal ends with them.
+
+    A command that was killed may have written these.
+    """
+    said = [(one.kind, one.images, one.name) for one in corrections]
+    end = [(one.kind, one.images, one.name) for one in read_journal(folder)[-len(said) :]]
+    n_written = next(count for count in range(len(end), -1, -1) if end[len(end) - count :] == said[:count])
+    return append_corrections(folder, corrections[n_written:], source)
 
 
 def undo_corrections(folder: str | Path, numbers: Iterable[int], source: str = "") -> list[int]:
@@ -156,32 +178,37 @@ def undo_corrections(folder: str | Path, numbers: Iterable[int], source: str = "
 
 
 def read_journal(folder: str | Path) -> list[Correction]:
-    """All entries, undone ones and undos among them, in order.
+    """Return all entries in order, undone ones and undos among them; emptied lines are left out.
 
     Raises:
         StoreError: a line is damaged.
     """
     file = Path(folder) / JOURNAL
-    try:
-        lines = file.read_bytes().split(b"\n")[:-1]
-    except FileNotFoundError:
-        return []
-    entries = []
-    for at, line in enumerate(lines):
-        try:
-            entries.append(msgspec.json.decode(line, type=Correction))
-        except (msgspec.MsgspecError, InputError, UnicodeDecodeError) as error:
-            raise StoreError(
-                f"{file}: line {at + 1} is damaged ({error}); put it right or remove it by hand.",
-                code="corrections-line-damaged",
-                file=file,
-                line=at + 1,
-            ) from None
-    return entries
+    lines = read_json_lines(file, Correction)
+    for number, problem in lines.damaged.items():
+        raise StoreError(
+            f"{file}: line {number} is damaged ({problem}); correct it, or make it empty to keep the "
+            f"other {len(lines.values):,} entries.",
+            code="corrections-line-damaged",
+            file=file,
+            line=number,
+        )
+    return [_numbered(one, number) for number, one in lines.values.items()]
+
+
+def _numbered(entry: Correction, line: int) -> Correction:
+    """An entry with its number: that of its line, unless it has one."""
+    return entry if entry.id >= 0 else msgspec.structs.replace(entry, id=line - 1)
+
+
+def _next_number(lines: JsonLines[Correction]) -> int:
+    """The number of the next entry; lines may have been removed by hand, and no number is given twice."""
+    last = max((one.id for one in lines.values.values()), default=-1)
+    return max(lines.n_lines, last + 1)
 
 
 def read_corrections(folder: str | Path) -> list[Correction]:
-    """The corrections that count now: entries that no later one undoes."""
+    """Return the corrections that count now: entries that no later one undoes."""
     return active_corrections(read_journal(folder))
 
 
@@ -195,15 +222,18 @@ def active_corrections(entries: Sequence[Correction]) -> list[Correction]:
 
 
 def applicable(corrections: Iterable[Correction], n_images: int) -> list[Correction]:
-    """Those whose images are there; a killed command may have said something about images that it did not come to add."""
+    """Return the corrections whose images exist.
+
+    An interrupted command may have recorded corrections of images that it never added.
+    """
     return [one for one in corrections if max(one.images, default=-1) < n_images]
 
 
 def to_constraints(corrections: Iterable[Correction], n_images: int) -> Constraints:
-    """What groups must keep; of several names and rejections of one image the last counts.
+    """Return what groups must keep; of several names and rejections of one image the last counts.
 
-    The images that one entry names are one person. Those of several entries with the same name are too, unless some of them are said
-    to be different: two people may have the same name.
+    The images that one entry names are one person. Those of several entries with the same name are too,
+    unless some of them are said to be different: two people may have the same name.
     """
     must: list[tuple[int, int]] = []
     cannot: list[tuple[int, int]] = []
@@ -238,16 +268,15 @@ def to_constraints(corrections: Iterable[Correction], n_images: int) -> Constrai
 def _locked(file: Path) -> Iterator[int]:
     handle = os.open(file, os.O_RDWR | os.O_CREAT, 0o644)
     try:
-        fcntl.flock(handle, fcntl.LOCK_EX)
+        lock_file(handle, file, waits=True)
         yield handle
     finally:
         os.close(handle)
 
 
-def _whole_lines(handle: int) -> tuple[int, int]:
-    """Where the last whole line ends, and how many there are."""
-    content = b""
+def _read_all(handle: int) -> bytes:
     os.lseek(handle, 0, os.SEEK_SET)
+    blocks = []
     while block := os.read(handle, 2**20):
-        content += block
-    return content.rfind(b"\n") + 1, content.count(b"\n")
+        blocks.append(block)
+    return b"".join(blocks)

@@ -1,4 +1,4 @@
-"""A new collection: images are labeled, and everything that reviewing them and adding more will need is kept."""
+"""Creation of a collection: label images and store what review and extension need."""
 
 from __future__ import annotations
 
@@ -35,7 +35,8 @@ class Origin:
     """Where the images of a new collection come from, and what is known of them already.
 
     Attributes:
-        source, labeled_source: where embeddings are stored; those that are stored nowhere are written into the collection.
+        source, labeled_source: where embeddings are stored; those that are stored nowhere are written into
+            the collection.
         how: what `read_views` needs to read them again.
         images: the folder that the images' relative paths start from, if it is to move with the collection.
         models: folder of the models that embedded the images, where these are faces on photos.
@@ -102,7 +103,7 @@ def label_into(
     runtime: Runtime,
     **options: Any,
 ) -> None:
-    """Label images and write a collection into a folder that is there; what people read of it is not written yet.
+    """Label images and write a collection into an existing folder, without its tables and report.
 
     Args:
         folder: to fill; it is a collection once its card is written, which comes last.
@@ -155,7 +156,8 @@ def keep_labeling(
     assert kept is not None
     write_batch(folder, 1, unlabeled, origin.source, origin.images, origin.how)
     if joined is not None:
-        # Where they are all that was given, they are stored there; else some were held out, and are stored nowhere.
+        # Where they are all that was given, they are stored there; else some were held out, and are stored
+        # nowhere.
         is_whole = "labeled" in parts and joined.n_images == parts["labeled"].n_images
         write_batch(folder, 2, joined, origin.labeled_source if is_whole else None, None, origin.how)
     counted = {name: _count(views) for name, views in parts.items()}

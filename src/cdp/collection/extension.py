@@ -1,11 +1,12 @@
 """Add images to a collection: they join existing identities or found new ones.
 
-Every new image is compared with all; old images are not compared again, but get new neighbors where those are nearer. A pair is
-scored again where a list of one of its images changed, and in later passes where a score of one of them did; by the trees or
-the mediator that are stored. What trees learned wears out as a collection grows and people have more images each, so they are trained
-again when it has half as many images again as when they were trained, on more of the labeled images if some were left out; over many
-batches that costs a constant share per image. They learn from corrections then. A threshold that was estimated without labels
-is estimated again at the same times.
+Every new image is compared with all; old images are not compared again, but get new neighbors where those are
+nearer. A pair is scored again where a list of one of its images changed, and in later passes where a score of
+one of them did; by the trees or the mediator that are stored. What trees learned wears out as a collection
+grows and people have more images each, so they are trained again when it has half as many images again as
+when they were trained, on more of the labeled images if some were left out; over many batches that costs a
+constant share per image. They learn from corrections then. A threshold that was estimated without labels is
+estimated again at the same times.
 """
 
 from __future__ import annotations
@@ -28,7 +29,13 @@ from cdp.collection.numbering import Changes
 from cdp.collection.outputs import write_outputs
 from cdp.collection.regrouping import write_groups
 from cdp.collection.retraining import train_again, with_new_threshold
-from cdp.collection.scored_files import read_measured, read_scored_pairs, read_share, write_scored
+from cdp.collection.scored_files import (
+    read_identities,
+    read_measured,
+    read_scored_pairs,
+    read_share,
+    write_scored,
+)
 from cdp.data.views import read_views
 from cdp.knn.model_graphs import ModelGraphs
 from cdp.labeling.fitting import make_scorer
@@ -58,16 +65,15 @@ def extend(
     reliable: BoolArray | None = None,
     runtime: Runtime | None = None,
 ) -> tuple[Collection, Changes]:
-    """The collection with new images, after the old ones; its folder changes at once or not at all.
+    """Return the collection with new images, after the old ones; its folder changes at once or not at all.
 
     Args:
         collection: whose folder is extended.
-        views: new images, by the same models; a path is referred to, views in memory are written into the collection.
+        views: new images, by the same models; a path is stored as a reference, views in memory are copied.
         growth: when identities are merged and trees trained again.
-        corrections: what is known of the images, by their rows among all; they count for this grouping already.
-        images: the folder that the new images' relative paths start from, if it is to move with the collection.
-        k: neighbors per image when the threshold is estimated again, if that is more than before: a collection that began with few images
-            compared each with fewer.
+        corrections: corrections of the new images, by row among all images; applied at once.
+        images: root of the new images' relative paths, if it moves with the collection.
+        k: neighbors per image when the threshold is estimated again; a small collection began with fewer.
         reliable: bool, old and new images on which the threshold is estimated again; all unless given.
         runtime: how it runs.
 
@@ -110,7 +116,7 @@ def extend(
 
 
 def _trained(state: State, scored: ScoredPairs, n_images: int, runtime: Runtime) -> State:
-    """The state after trees were trained or the threshold was estimated among all images."""
+    """Return the state after trees were trained or the threshold was estimated among all images."""
     state = msgspec.structs.replace(state, n_trained=n_images)
     return state if scored.tree_scores is None else with_new_threshold(state, scored, n_images, runtime)
 
@@ -124,11 +130,12 @@ def _estimate_again(
     """
     most = min(max(k, collection.settings.k), views.n_images - 1)
     settings = replace(collection.settings, k=most)
-    nobody = np.full(views.n_images, -1, np.int64)
-    scored = SimilarityScorer(settings, state.seed).score(views, nobody, runtime)
-    found = estimate_threshold(views, scored, settings, reliable=reliable, seed=state.seed, runtime=runtime)
+    before, n_before = read_identities(collection.scored_place), collection.n_images
+    identities = insert_identities(before, n_before, views.n_images - len(before))
+    scored = SimilarityScorer(settings, state.seed).score(views, identities, runtime)
+    found = estimate_threshold(scored, reliable=reliable, seed=state.seed, runtime=runtime)
     notes = (describe_estimate(found),)
-    return scored, msgspec.structs.replace(
+    return scored.with_softness(found.softness), msgspec.structs.replace(
         state, consensus=plain(settings), threshold=found.chosen, notes=notes
     )
 
@@ -136,7 +143,10 @@ def _estimate_again(
 def _score_with_new(
     now: Collection, new: Views, share: float, runtime: Runtime
 ) -> tuple[ScoredPairs, Mediator | None]:
-    """Score the pairs of new images; rows of new images follow the collection's, and labeled images follow them."""
+    """Score the pairs of new images.
+
+    Rows of new images follow the collection's; labeled images follow them.
+    """
     settings, seed, start = now.settings, now.state.seed, now.n_images
     threshold = now.state.threshold
     with read_all_views(now, None, runtime, share) as views:
@@ -158,7 +168,10 @@ def _extend_graphs(
     collection: Collection,
     runtime: Runtime,
 ) -> dict[str, KnnGraph]:
-    """The graphs of all models with the new images; each is kept until all is done, so that a killed command loses one at most."""
+    """Extend the graphs of all models by the new images.
+
+    Finished graphs are kept until all are done, so an interrupted command loses at most one.
+    """
     graphs = {}
     for (name, model), part in zip(zip(views.names, views, strict=True), added, strict=True):
         inputs = [name, list(collection.state.batches), collection.state.scored, hash_array(part.source)]

@@ -70,7 +70,7 @@ def stabilize_ids(before: IntArray, after: IntArray, evidence: Evidence, id_stab
 
 
 def defer_small_groups(is_new: BoolArray, labels: Labels, evidence: Evidence) -> Labels:
-    """The labels without new groups that are neither large enough nor sure; their images have no group.
+    """Return the labels without new groups that are neither large nor sure; their images have no group.
 
     What splits off an identity is new, too. A group is large enough with two thirds of the images that half
     of all groups have at least, three or more, and sure if its images' mean tie is 0.7 of the way from the
@@ -104,7 +104,7 @@ def defer_small_groups(is_new: BoolArray, labels: Labels, evidence: Evidence) ->
 
 @dataclass(frozen=True, eq=False)
 class _Break:
-    """A broken identity, the pairs of images that breaking it is expected to put right, and the images that would hold it."""
+    """A broken identity, the pairs that splitting it is expected to correct, and the images it would lock."""
 
     identity: int
     value: float
@@ -112,7 +112,7 @@ class _Break:
 
 
 def _find_breaks(before: IntArray, after: IntArray, evidence: Evidence) -> list[_Break]:
-    """The broken identities, except those that corrections break."""
+    """Return the broken identities, except those that corrections break."""
     gone = find_broken(before, after)
     if not len(gone):
         return []
@@ -154,7 +154,7 @@ def _rows_of(cells: Cells) -> Callable[[int], LongArray]:
 
 
 def _ties(cells: Cells, evidence: Evidence) -> Callable[[int, int], float]:
-    """How probable it is that two cells are one identity."""
+    """Return how probable it is that two cells are one identity."""
     labels = Labels.from_array(cells.cell_of)
     number = np.full(len(cells.old), -1, np.int64)
     number[cells.cell_of[cells.cell_of >= 0]] = labels.labels[cells.cell_of >= 0]
@@ -170,7 +170,7 @@ def _ties(cells: Cells, evidence: Evidence) -> Callable[[int, int], float]:
 
 
 def _contradicted_by(constraints: Constraints) -> Callable[[LongArray, LongArray], bool]:
-    """Whether corrections say otherwise than that images are together, and apart from everybody else."""
+    """Test whether corrections split these images, or tie them to others."""
     if not len(constraints):
         return lambda rows, others: False
     say = what_is_said(constraints)

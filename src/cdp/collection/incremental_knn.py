@@ -14,7 +14,7 @@ from cdp.types.arrays import BoolArray, LongArray
 
 
 def insert_images(before: ScoredPairs, start: int, count: int) -> tuple[dict[str, KnnGraph], Insertion]:
-    """Make empty rows for images at `start`: the models' graphs, and the insertion, in which nothing has changed yet."""
+    """Append empty rows at `start` to the graphs of all models, and prepare the insertion."""
     graphs = {name: graph.insert_rows(start, count) for name, graph in before.graphs.items()}
     fused = before.fused.insert_rows(start, count)
     return graphs, Insertion(start, count, np.zeros(fused.n_images, np.bool_), fused)
@@ -28,12 +28,15 @@ def insert_identities(identities: LongArray, start: int, count: int) -> LongArra
 def search_new(
     graph: KnnGraph, model: Embeddings, new: tuple[int, int], name: str, runtime: Runtime
 ) -> KnnGraph:
-    """Search the neighbors of new images, which also enter the lists of the others; `graph` has empty rows for them."""
+    """Search the neighbors of new images and update the other lists.
+
+    `graph` has empty rows for the new images.
+    """
     return extend_graph(graph, model, new, runtime=runtime, step=f"neighbors of new images: {name}")
 
 
 def changed_rows(old: Mapping[str, KnnGraph], new: Iterable[KnnGraph]) -> BoolArray:
-    """Which images have another list in some model."""
+    """Return which images have another list in some model."""
     pairs = zip(old.values(), new, strict=True)
     changes = [(one.neighbors != other.neighbors).any(axis=1) for one, other in pairs]
     found: BoolArray = np.logical_or.reduce(changes)

@@ -106,7 +106,7 @@ def _halves(person: LongArray, seed: int) -> IntArray:
 def _best(
     scored: ConsensusGraph, cell: LongArray, n_asked: int, k: int, *, without_own: bool = False
 ) -> tuple[LongArray, DoubleArray]:
-    """For each of the first cells the best tied of the others, counted from 0, and the tie; -1 and 0 where there is none."""
+    """Find the most strongly tied second cell of each first cell, and the tie; -1 and 0 if there is none."""
     labels = Labels.from_array(cell)
     cell_of = np.full(labels.n_identities, -1, np.int64)
     cell_of[labels.labels[cell >= 0]] = cell[cell >= 0]

@@ -1,7 +1,8 @@
 """Numbers that last: which old identity each new group is, and what became of the others.
 
-An old identity's number goes to the group that has the most of its images; where several claim one group, to the one with the
-most images there, then to the older one. A group that no number is left for gets a new one, and no number is ever used twice.
+An old identity's number goes to the group that has the most of its images; where several claim one group, to
+the one with the most images there, then to the older one. A group that no number is left for gets a new one,
+and no number is ever used twice.
 """
 
 from __future__ import annotations
@@ -23,10 +24,10 @@ class Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Something that happened to identities.
 
     Attributes:
-        kind: `created`, `extended`, `regrouped`, `retrained`, `embedded`, `removed` (a whole step; `images` counts what changed);
-            `merged` (`identity` merged into `other`), `split` (images of `identity` are now `other`, a new
-            one), `moved` (images of `identity` went to `other`, which was there), `dissolved` (no image of
-            `identity` is in a group any more), `named`.
+        kind: `created`, `extended`, `regrouped`, `retrained`, `embedded`, `removed` (a whole step; `images`
+            counts what changed); `merged` (`identity` merged into `other`), `split` (images of `identity` are
+            now `other`, a new one), `moved` (images of `identity` went to `other`, which was there),
+            `dissolved` (no image of `identity` is in a group any more), `named`.
         identity: its number; -1 for a whole step.
         other: another one's; -1 = none.
         images: how many images it concerns.
@@ -69,7 +70,8 @@ class Changes:
         joined: images that came into an identity that was there.
         founded: identities that are new and no part of an old one.
         left: images that are in no group any more.
-        kept: share of the identities before that kept their number: at least half of their images are still under it.
+        kept: share of the identities before that kept their number: at least half of their images are still
+            under it.
     """
 
     events: tuple[Event, ...]
@@ -81,7 +83,10 @@ class Changes:
 
 @dataclass(frozen=True, eq=False)
 class Cells:
-    """Images by old and new identity: `old`, `new` and `images` per cell, and the cell of every image, -1 for none."""
+    """Counts of images by old and new identity.
+
+    `old`, `new` and `images` per cell, and the cell of every image, -1 = none.
+    """
 
     old: LongArray
     new: LongArray
@@ -92,7 +97,7 @@ class Cells:
 def carry_numbers(
     before: IntArray, labels: IntArray, next_identity: int, preferred: Mapping[int, int] | None = None
 ) -> tuple[IntArray, int]:
-    """The identity number of every image, int32 (n,), and the number that the next new identity will get.
+    """Return the identity number of every image, int32 (n,), and the next free number.
 
     Args:
         before: int32 (n,), the identity of every image before; -1 = none, or new.
@@ -127,7 +132,7 @@ def count_cells(before: IntArray, after: IntArray) -> Cells:
 
 
 def find_broken(before: IntArray, after: IntArray) -> LongArray:
-    """Identities that did not keep their number: less than half of the images that were under it still are."""
+    """Find identities that lost their number: they keep less than half of their images."""
     numbers, images = np.unique(before[before >= 0], return_counts=True)
     stayed = np.bincount(
         before[(before >= 0) & (before == after)], minlength=int(numbers.max(initial=-1)) + 1
@@ -144,7 +149,7 @@ def describe_changes(
     threshold: float,
     constraints: Constraints | None = None,
 ) -> Changes:
-    """What became of the identities, with the evidence; `before` is -1 for new images."""
+    """Return what became of the identities, with the evidence; `before` is -1 for new images."""
     cells = count_cells(before, after)
     was, now = set(cells.old[cells.old >= 0].tolist()), set(cells.new[cells.new >= 0].tolist())
     largest: dict[int, int] = {}
@@ -203,7 +208,7 @@ class _Evidence:
             self._names = {int(cells.cell_of[row]): name for row, name in constraints.named.items()}
 
     def between(self, cell: int, other: int | None, threshold: float, *, joined: bool) -> tuple[float, str]:
-        """The mean probability between two cells, -1 if there is nothing to compare with, and the reason in words."""
+        """Return the mean probability between two cells (-1 without pairs) and the reason in words."""
         if other is None:
             return -1.0, "together with images that were in no group"
         pair = (min(cell, other), max(cell, other))

@@ -1,4 +1,4 @@
-"""What people and other programs read of a collection: tables, figures and the report, written again whenever groups change.
+"""Tables, figures and the report of a collection, written whenever its groups change.
 
 labels.csv, labels.parquet     row, path, photo, identity, name, status, confidence
 mixed_groups.csv               groups that are most likely two identities
@@ -7,13 +7,16 @@ soft_labels.npz                if `soft_depth` asks for them
 metrics.json                   all figures
 report.html                    the same as a page, with pictures
 
-All of it follows from the other files: whatever is missing or older than the groups is made again by `refresh_outputs`.
+All of it follows from the other files: whatever is missing, damaged or older than the groups is made again
+by `refresh_outputs`.
 """
 
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,9 +25,11 @@ import numpy as np
 
 from cdp import __version__
 from cdp.collection.collection import Collection, open_collection, read_groups_facts
+from cdp.collection.collection_folder import Batch
 from cdp.collection.image_root import find_image_root
 from cdp.collection.scored_files import Measured, read_identities, read_measured
 from cdp.data.manifest_tables import read_some_columns, read_table
+from cdp.errors import CdpError, InputError
 from cdp.grouping.cohesion import GroupTies
 from cdp.grouping.group import accepted_pairs
 from cdp.grouping.soft_labels import diffuse, likely_pairs
@@ -32,8 +37,9 @@ from cdp.labeling.figures import measure_label_figures
 from cdp.labeling.output import SOFT_LABELS, label_table, write_doubts, write_soft_labels, write_tables
 from cdp.scoring.mediator import Mediator
 from cdp.settings import plain
-from cdp.storage.artifacts import load, read_run_record
-from cdp.storage.files import write_json, write_text
+from cdp.storage.array_files import hash_contents
+from cdp.storage.artifacts import load, read_json, read_run_record
+from cdp.storage.files import check_writable, write_json
 from cdp.types import KnnGraph, Labels, Manifest
 from cdp.types.arrays import LongArray
 from cdp.types.run_record import PartRecord, Results, RunRecord, StageRecord
@@ -43,17 +49,57 @@ if TYPE_CHECKING:
 
 FACES, REPORT, METRICS = "faces.csv", "report.html", "metrics.json"
 _STAMP = ".outputs"
-_FILES = ("labels.csv", "labels.parquet", METRICS, REPORT)
+_FILES = (
+    "labels.csv",
+    "labels.parquet",
+    METRICS,
+    REPORT,
+    "mixed_groups.csv",
+    "split_groups.csv",
+    SOFT_LABELS,
+)
+
+
+class _Stamp(msgspec.Struct, frozen=True):
+    """Which groups the files were written of, and the hash of each as it was written."""
+
+    groups: int
+    files: dict[str, str]
 
 
 def refresh_outputs(folder: str | Path) -> None:
-    """Write what people read again, if any of it is missing or older than the groups."""
+    """Write what people read again, if any of it is missing, damaged or older than the groups."""
     place = Path(folder)
     collection = open_collection(place)
-    stamp = place / _STAMP
-    is_current = stamp.is_file() and stamp.read_text(encoding="utf-8") == str(collection.state.groups)
-    if not is_current or not all((place / name).is_file() for name in _FILES):
+    try:
+        stamp: _Stamp | None = read_json(place / _STAMP, _Stamp)
+    except CdpError:
+        stamp = None
+    if stamp is None or stamp.groups != collection.state.groups:
+        check_writable(place)
         write_outputs(collection)
+        return
+    now = _hash_outputs(place)
+    changed = [name for name, before in stamp.files.items() if now.get(name, before) != before]
+    if now != stamp.files:
+        check_writable(place)
+        write_outputs(collection)
+    if changed:
+        warnings.warn(
+            f"{place}: {', '.join(changed)} changed or damaged since written; written again.", stacklevel=2
+        )
+
+
+def _hash_outputs(folder: Path) -> dict[str, str]:
+    """The hash of every file that people read; one that cannot be read counts as changed."""
+    found = {}
+    for name in _FILES:
+        with suppress(FileNotFoundError):
+            try:
+                found[name] = hash_contents(folder / name)
+            except InputError:
+                found[name] = ""
+    return found
 
 
 def write_outputs(
@@ -82,12 +128,12 @@ def write_outputs(
     results = _figures(collection, labels, measured)
     write_json(folder / METRICS, msgspec.to_builtins(results))
     _write_report(collection, labels, results, measured, ties, photos, record)
-    write_text(folder / _STAMP, str(collection.state.groups))
+    write_json(folder / _STAMP, msgspec.to_builtins(_Stamp(collection.state.groups, _hash_outputs(folder))))
     return results
 
 
 def _numbers(collection: Collection, labels: Labels) -> LongArray:
-    """The number of every label's identity, int64 (groups,)."""
+    """Return the number of every label's identity, int64 (groups,)."""
     numbers = np.zeros(labels.n_identities, np.int64)
     kept = labels.labels >= 0
     numbers[labels.labels[kept]] = collection.identity[kept]
@@ -95,15 +141,15 @@ def _numbers(collection: Collection, labels: Labels) -> LongArray:
 
 
 def _locations(collection: Collection) -> tuple[list[str] | None, list[str] | None]:
-    """Where the images and the photos they were cut from are: from the collection's folder, where they move with it."""
+    """Locate images and their photos, relative to the collection if they move with it."""
     home = os.path.realpath(collection.folder)
     photos: list[str] = []
     for batch in collection.batches:
         faces = batch.images
         if faces is not None and (faces / FACES).is_file():
-            found = read_some_columns(faces / FACES, lambda _file, _header: ["photo"])["photo"]
+            found = _photos_of(faces / FACES, batch)
             photos += [
-                os.path.relpath(os.path.normpath(os.path.join(os.path.realpath(faces), str(one))), home)
+                one and os.path.relpath(os.path.normpath(os.path.join(os.path.realpath(faces), one)), home)
                 for one in found
             ]
         else:
@@ -112,22 +158,51 @@ def _locations(collection: Collection) -> tuple[list[str] | None, list[str] | No
     return paths, photos if any(photos) else None
 
 
+def _photos_of(table: Path, batch: Batch) -> list[str]:
+    """Find the photo of every image of a batch in its table; empty where a damaged table lacks it."""
+
+    def choose(file: Path, header: list[str]) -> list[str]:
+        if missing := {"photo", "path"} - set(header):
+            raise InputError(
+                f"{file}: no column called {min(missing)}; find the faces again.",
+                code="face-table-damaged",
+                file=file,
+            )
+        return ["photo", "path"]
+
+    columns = read_some_columns(table, choose)
+    photos, crops = ([str(one) for one in columns[name]] for name in ("photo", "path"))
+    if len(photos) == batch.facts.n_images:
+        return photos
+    by_crop = {os.path.basename(crop): photo for crop, photo in zip(crops, photos, strict=True)}
+    return [by_crop.get(os.path.basename(one), "") for one in batch.paths or [""] * batch.facts.n_images]
+
+
 def _shown(path: str, home: str) -> str:
-    """An image inside the folder from there, any other as it was given."""
+    """Return an image inside the folder from there, any other as it was given."""
     return os.path.relpath(path, home) if path.startswith(home + os.sep) else path
 
 
 def _truth(collection: Collection) -> LongArray:
-    """True identities of the images where the embeddings carry them, -1 elsewhere."""
+    """Collect true identities; -1 where embeddings carry none, are gone or damaged."""
     parts = []
     for batch in collection.batches:
-        identities = batch.identities
+        try:
+            identities = batch.identities
+            if identities is not None and len(identities) != batch.facts.n_images:
+                identities = None
+        except CdpError as error:
+            warnings.warn(f"{error} Tables and report are written without them.", stacklevel=2)
+            identities = None
         parts.append(np.full(batch.facts.n_images, -1) if identities is None else identities)
     return np.concatenate(parts).astype(np.int64)
 
 
 def _figures(collection: Collection, labels: Labels, measured: Measured) -> Results:
-    """Figures of the groups as they are now; those of models, tuning and mediator are of when pairs were scored."""
+    """Collect the figures of the current groups.
+
+    Figures of models, tuning and the mediator date from scoring.
+    """
     settings, before = collection.settings, measured.results
     # What was learned from would flatter the result.
     learned = read_identities(collection.scored_place)[: collection.n_images] >= 0
@@ -164,7 +239,7 @@ def _write_report(
 def report_artifacts(
     collection: Collection, labels: Labels, ties: GroupTies, photos: Sequence[str] | None = None
 ) -> Artifacts:
-    """What a report shows in addition to figures: groups, pairs, pictures, photos, weights, likely split groups."""
+    """Collect what a report shows besides figures: groups, pairs, pictures, photos, likely split groups."""
     from cdp.web.report.report_inputs import SPLITS_SHOWN, Artifacts, SplitGroups, first_layer
 
     place = collection.scored_place
@@ -187,7 +262,7 @@ def report_artifacts(
 
 
 def _pictures(collection: Collection, truth: LongArray) -> Manifest | None:
-    """Where the images are: from the folder, if they move with it, so that the page is the same wherever that is."""
+    """Locate the images, relative to the folder if they move with it."""
     if collection.paths is None:
         return None
     names = _true_names(collection)
@@ -207,7 +282,7 @@ def _true_names(collection: Collection) -> tuple[str, ...] | None:
 def _record(
     collection: Collection, results: Results, measured: Measured, given: RunRecord | None
 ) -> RunRecord:
-    """The record of the run that made the collection, with the present figures; else one of labeling."""
+    """Return the record of the run that made the collection, with the present figures, or of labeling."""
     made_by = collection.folder / "run" / "run.json"
     record = given or (read_run_record(made_by) if made_by.is_file() else None)
     if record is not None:

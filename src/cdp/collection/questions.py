@@ -10,21 +10,22 @@ times the pairs between them. That ranks all kinds in one order:
 - `split`: parts of two groups, likely one person
 - `lone`: an image without a group, and a group or another such image
 
-These come first, as long as an answer is expected to put half a pair right. When none is any more, what nobody doubts is asked about too: of every part the piece that belongs
-to its group least surely, and that nobody has confirmed, is a part of its own then, and images without a group are held against groups that
+These come first, as long as an answer is expected to put half a pair right. When none is any more, what
+nobody doubts is asked about too: of every part the piece that belongs to its group least surely, and that
+nobody has confirmed, is a part of its own then, and images without a group are held against groups that
 nothing ties them to.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from cdp.grouping.average_linkage import agglomerate
 from cdp.grouping.cohesion import GroupTies, as_probability, tie_groups
 from cdp.scoring.settings import DEFAULT_THRESHOLDS, ConsensusSettings, linkage_threshold
-from cdp.types import ConsensusGraph, Labels
+from cdp.types import ConsensusGraph, Labels, SimilarityGraph
 from cdp.types.arrays import BoolArray, DoubleArray, FloatArray, IntArray, LongArray
 from cdp.types.constraints import Constraints, are_among, confirm, join_certain
 from cdp.types.labels import number_by_first_appearance
@@ -59,6 +60,11 @@ class Questions:
     def __len__(self) -> int:
         return len(self.kind)
 
+    @property
+    def n_worth_asking(self) -> int:
+        """How many are expected to put at least half a pair right."""
+        return int(np.count_nonzero(self.value >= _WORTH_ASKING))
+
     def take(self, rows: LongArray | BoolArray | slice) -> Questions:
         """Some of the questions."""
         return Questions(
@@ -79,7 +85,7 @@ def rank_questions(
     threshold: float,
     constraints: Constraints | None = None,
 ) -> Questions:
-    """All questions that are worth asking, the most valuable first; what corrections answer is not asked again.
+    """Return all open questions, the most valuable first; corrections are not asked about again.
 
     Args:
         scored: pairs and their probabilities (`Collection.scored`).
@@ -93,7 +99,7 @@ def rank_questions(
     mean = _mean_threshold(settings, threshold)
     part = _stricter_parts(scored, identity, settings, mean, given)
     found = _rank_parts(part, scored, identity, confidence, settings, mean, given, far=False)
-    if len(found) and found.value[0] >= _WORTH_ASKING:
+    if isinstance(scored, SimilarityGraph) or (len(found) and found.value[0] >= _WORTH_ASKING):
         return found.take(found.value >= _WORTH_ASKING)
     part = _without_weakest(part, confidence, join_certain(given))
     return _rank_parts(part, scored, identity, confidence, settings, mean, given, far=True)
@@ -115,7 +121,8 @@ def _rank_parts(
     ties = tie_groups(confirm(scored, constraints), Labels.from_array(part), settings.k)
     ids, tie = _with_untied(ties, part, identity, sizes)
     probability = as_probability(tie, mean if settings.grouping == "average" else 0.5)
-    probability = np.maximum(probability, _chance_of_lone(ids, tie, part, identity))
+    if not isinstance(scored, SimilarityGraph):
+        probability = np.maximum(probability, _chance_of_lone(ids, tie, part, identity))
     if far:
         more, chance = _far_pairs(part, identity, sizes)
         is_new = ~are_among(more, ids)
@@ -149,7 +156,10 @@ def _rank_parts(
 
 
 def _far_pairs(part: IntArray, identity: IntArray, sizes: LongArray) -> tuple[IntArray, DoubleArray]:
-    """Images without a group, each with the largest part of every group, the largest groups first; and the chance that it is theirs."""
+    """Pair ungrouped images with the largest part of each group, with the chance of a match.
+
+    Largest groups come first.
+    """
     lone = part[identity < 0]
     grouped = np.flatnonzero(identity >= 0)
     if not len(lone) or not len(grouped):
@@ -164,10 +174,13 @@ def _far_pairs(part: IntArray, identity: IntArray, sizes: LongArray) -> tuple[In
 
 
 def _chance_of_lone(ids: IntArray, tie: DoubleArray, part: IntArray, identity: IntArray) -> DoubleArray:
-    """The chance that an image without a group is one of those it is tied to, shared out by its ties; 0 for parts of groups.
+    """Estimate the chance that an ungrouped image belongs to one of those it is tied to.
 
-    Its pairs are all improbable, or it would have a group, and yet it mostly shows somebody who is there: of questions about such images with
-    a probability of 0.01 by their ties 11 and 22 % were right (drawn faces, Omniglot), of those with 0.07 22 and 39 %.
+    The chance is divided by its ties; it is 0 for parts of groups.
+
+    Its pairs are all improbable, or it would have a group, and yet it mostly shows somebody who is there: of
+    questions about such images with a probability of 0.01 by their ties 11 and 22 % were right (drawn faces,
+    Omniglot), of those with 0.07 22 and 39 %.
     """
     n_parts = int(part.max(initial=0)) + 1
     is_lone = np.zeros(n_parts, np.bool_)
@@ -202,12 +215,15 @@ def _stricter_parts(
     mean: float,
     constraints: Constraints,
 ) -> IntArray:
-    """The part of every image: groups at a stricter threshold, never across two of the present ones; an image may be a part."""
+    """Return the part of every image: its group at a stricter threshold, inside its present group.
+
+    A part may be a single image.
+    """
     strict = mean + _STRICTER * (1 - mean)
     inside = identity[scored.ids[:, 0]] == identity[scored.ids[:, 1]]
     inside &= identity[scored.ids[:, 0]] >= 0
-    within = ConsensusGraph(scored.ids[inside], scored.doubt[inside], scored.n_images)
-    labels = agglomerate(within, settings.k, strict, settings.max_cluster_size, constraints).labels
+    within = replace(scored, ids=scored.ids[inside], doubt=scored.doubt[inside])
+    labels = agglomerate(within, settings.k, strict, settings.most_images, constraints).labels
     alone = np.flatnonzero(labels < 0)
     part = np.array(labels)
     part[alone] = int(labels.max(initial=-1)) + 1 + np.arange(len(alone))
@@ -215,7 +231,10 @@ def _stricter_parts(
 
 
 def _without_weakest(part: IntArray, confidence: FloatArray, certain: IntArray) -> IntArray:
-    """Parts whose weakest piece is a part of its own; a piece is one image, or images of which somebody said that they are one person."""
+    """Split off the weakest piece of each part.
+
+    A piece is one image, or images that corrections hold together.
+    """
     pieces, piece, images = np.unique(
         np.stack([part, certain], axis=1), axis=0, return_inverse=True, return_counts=True
     )
@@ -240,7 +259,7 @@ def _with_untied(
     parts, first = np.unique(part[grouped], return_index=True)
     group_of = identity[grouped[first]]
     order = np.lexsort((parts, -sizes[parts], group_of))
-    starts = np.concatenate([[True], np.diff(group_of[order]) > 0])
+    starts = np.concatenate([[True], np.diff(group_of[order]) > 0])[: len(order)]
     largest = parts[order][starts][np.cumsum(starts) - 1]
     more = np.sort(np.stack([largest, parts[order]], axis=1)[~starts], axis=1)
     ids, first_at = np.unique(np.concatenate([ties.ids, more]), axis=0, return_index=True)
@@ -249,7 +268,7 @@ def _with_untied(
 
 
 def _are_answered(parts: IntArray, part: IntArray, constraints: Constraints) -> BoolArray:
-    """Whether a correction says of two parts that they are one or two, or that an image of them is in no group."""
+    """Find pairs of parts whose relation a correction already decides, or whose images were rejected."""
     names = constraints.name_of
     n_parts = int(part.max(initial=0)) + 1
     name_of_part = np.full(n_parts, -1, np.int64)
@@ -261,15 +280,3 @@ def _are_answered(parts: IntArray, part: IntArray, constraints: Constraints) -> 
     found: BoolArray = np.isin(keys, given[:, 0] * n_parts + given[:, 1])
     found |= (name_of_part[parts] >= 0).all(axis=1) | is_rejected[parts].any(axis=1)
     return found
-
-
-def questions_left(questions: Questions, identity: IntArray, precision: float = 0.99) -> int:
-    """About how many questions, most valuable first, until the expected precision of pairs inside groups is reached."""
-    sizes = np.bincount(identity[identity >= 0], minlength=1).astype(np.float64)
-    inside = (sizes * (sizes - 1)).sum() / 2
-    is_inside = questions.kind < KINDS.index("split")
-    wrong = np.where(is_inside, questions.value, 0.0)
-    left = wrong.sum() - np.cumsum(wrong)
-    if wrong.sum() <= (1 - precision) * inside:
-        return 0
-    return int(np.argmax(left <= (1 - precision) * inside)) + 1

@@ -1,7 +1,11 @@
-"""Put other embeddings in the place of a collection's: the images, corrections, names and numbers stay, pairs and groups follow."""
+"""Replace the embeddings of a collection.
+
+Images, corrections, names and numbers stay; pairs and groups are recomputed.
+"""
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Sequence
 from dataclasses import replace
@@ -47,12 +51,14 @@ def replace_embeddings(
         runtime: how it runs.
 
     Raises:
-        InputError: labeled images were embedded by other models, or there are not as many embeddings as images.
+        InputError: labeled images were embedded by other models, or there are not as many embeddings as
+            images.
     """
     runtime, folder = runtime or Runtime(), collection.folder
     if collection.state.labeled:
         raise InputError(
-            f"{folder} learned from labeled images, which would need new embeddings too; label the images again.",
+            f"{folder} learned from labeled images, which would need new embeddings too; label the images "
+            "again.",
             code="labeled-images-embedded-before",
             folder=folder,
         )
@@ -103,7 +109,8 @@ def _write_batches(now: Collection, sources: Sequence[Path]) -> tuple[tuple[int,
     for batch, views, source in zip(now.batches, parts, sources, strict=True):
         if views.n_images != batch.facts.n_images:
             raise InputError(
-                f"{source}: {views.n_images:,} embeddings of {batch.facts.n_images:,} images; embed all of them.",
+                f"{source}: {views.n_images:,} embeddings of {batch.facts.n_images:,} images; embed all of "
+                "them.",
                 code="embeddings-not-as-many",
                 file=source,
                 expected=batch.facts.n_images,
@@ -117,5 +124,5 @@ def _write_batches(now: Collection, sources: Sequence[Path]) -> tuple[tuple[int,
 
 def _remove_inside(source: Path, folder: Path) -> None:
     """Remove embeddings that no longer count, if they are the collection's own."""
-    if source.resolve().is_relative_to(folder.resolve()):
+    if Path(os.path.realpath(source)).is_relative_to(os.path.realpath(folder)):
         shutil.rmtree(source, ignore_errors=True)

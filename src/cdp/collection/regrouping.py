@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from cdp.collection.collection import GROUPS_KIND, Collection, GroupsFacts, Name, as_settings, open_collection
+from cdp.collection.collection import GROUPS_KIND, NAMES, Collection, GroupsFacts, Name, open_collection
 from cdp.collection.collection_folder import State, numbered, switch_to
 from cdp.collection.collection_settings import GrowthSettings
 from cdp.collection.corrections import active_corrections, applicable, read_journal, to_constraints
@@ -31,7 +31,7 @@ from cdp.storage.artifacts import fill_arrays
 from cdp.storage.files import locked, write_bytes, writing_folder
 from cdp.types import ConsensusGraph, Labels, Status
 from cdp.types.arrays import AnyArray, IntArray, LongArray
-from cdp.types.constraints import Constraints, check_constraints
+from cdp.types.constraints import Constraints, check_constraints, keep_identities
 from cdp.types.labels import first_rows, number_by_first_appearance
 from cdp.types.run_record import Expectation
 
@@ -46,8 +46,9 @@ def regroup(
 
     Args:
         collection: whose folder gets new groups.
-        settings: other settings of how groups are made (threshold, grouping, max_cluster_size); those of how pairs are scored
-            must be the same, or nothing that is stored would fit. A threshold of None is chosen on the labeled images.
+        settings: other settings of how groups are made (threshold, grouping, max_cluster_size); those of how
+            pairs are scored must be the same, or nothing that is stored would fit. A threshold of None is
+            chosen on the labeled images.
         growth: when identities are merged; unless given, as before.
 
     Raises:
@@ -74,7 +75,7 @@ _GROUPING = ("threshold", "grouping", "max_cluster_size", "step")
 
 
 def _threshold(now: Collection, settings: ConsensusSettings) -> float:
-    """The threshold for other settings: given, as before, or chosen on the labeled images."""
+    """Return the threshold for other settings: given, as before, or chosen on the labeled images."""
     if settings.threshold is not None:
         return settings.threshold
     is_same = settings.threshold_kind == now.settings.threshold_kind
@@ -93,8 +94,8 @@ def _check_regroupable(old: ConsensusSettings, new: ConsensusSettings) -> None:
     ]
     if others:
         raise InputError(
-            f"{', '.join(others)}: with another value all pairs must be scored again; make a new collection, and give it "
-            "this one's corrections.",
+            f"{', '.join(others)}: with another value all pairs must be scored again; make a new collection, "
+            "and give it this one's corrections.",
             code="regroup-needs-new-scores",
             keys=tuple(others),
         )
@@ -118,18 +119,19 @@ def write_groups(
         named: names so far.
         kind: of the event of the whole step.
         describe: what messages call an image.
-        given: labels that labeling made of the same pairs, with what to expect of them; unless given, groups are made now.
+        given: labels that labeling made of the same pairs, with what to expect of them; unless given, groups
+            are made now.
     """
-    settings = as_settings(state.consensus)
+    settings = state.consensus_settings
     threshold, place = state.threshold, numbered(folder, "scored", state.scored)
     scored, labeled = read_scored(place, settings, threshold), read_identities(place)
     journal = read_journal(folder)
     constraints = to_constraints(applicable(active_corrections(journal), len(before)), len(before))
-    check_constraints(constraints, settings.max_cluster_size, describe or "image {}".format)
-    images = ConsensusGraph(*_first(scored, len(before)), len(before))
+    check_constraints(constraints, settings.most_images, describe or "image {}".format)
+    images = scored.first_images(len(before))
     labels, expected = given or _group_images(scored, labeled, settings, threshold, constraints, state.seed)
     mean = linkage_threshold(settings, threshold)
-    evidence = Evidence(images, constraints, settings.k, mean, settings.max_cluster_size)
+    evidence = Evidence(images, constraints, settings.k, mean, settings.most_images)
 
     def give_numbers(labels: Labels) -> tuple[IntArray, int]:
         preferred = _numbers_by_name(labels, constraints, named)
@@ -147,12 +149,11 @@ def write_groups(
     identity = stabilize_ids(before, free, evidence, keep)
     labels = _with_stable_ids(labels, free, identity)
     changes = describe_changes(before, identity, images, settings.k, mean, constraints)
-    names = {} if settings.disjoint else _labeled_names(scored, labels, labeled, identity, state)
-    names |= {int(identity[row]): Name(name) for row, name in constraints.named.items()}
+    names = _find_names(scored, labels, labeled, identity, state, constraints)
     number = state.newest + 1
     whole = Event(kind=kind, images=int((identity != before).sum()), why=_summary(changes))  # type: ignore[arg-type]
     events = _all_events(whole, changes, names, named, number)
-    facts = GroupsFacts(len(journal), expected)
+    facts = GroupsFacts(journal[-1].id + 1 if journal else 0, expected)
     _write_group_files(numbered(folder, "groups", number), identity, labels, names, facts)
     _write_events(folder, number, events)
     state = msgspec.structs.replace(state, groups=number, next_identity=next_identity)
@@ -160,8 +161,37 @@ def write_groups(
     return replace(changes, events=tuple(events))
 
 
+def restore_names(collection: Collection) -> dict[int, Name]:
+    """Find the names of a collection's groups again, as they were found when the groups were made."""
+    journal = [one for one in read_journal(collection.folder) if one.id < collection.n_applied]
+    n_images = collection.n_images
+    constraints = to_constraints(applicable(active_corrections(journal), n_images), n_images)
+    return _find_names(
+        collection.scored_with_labeled,
+        collection.labels,
+        collection.labeled,
+        collection.identity,
+        collection.state,
+        constraints,
+    )
+
+
+def _find_names(
+    scored: ConsensusGraph,
+    labels: Labels,
+    labeled: LongArray,
+    identity: IntArray,
+    state: State,
+    constraints: Constraints,
+) -> dict[int, Name]:
+    """Names by identity: of the labeled identities that groups show, and those that people gave."""
+    is_disjoint = state.consensus_settings.disjoint
+    names = {} if is_disjoint else _labeled_names(scored, labels, labeled, identity, state)
+    return names | {int(identity[row]): Name(name) for row, name in constraints.named.items()}
+
+
 def _numbers_by_name(labels: Labels, constraints: Constraints, named: Mapping[int, Name]) -> dict[int, int]:
-    """Label -> the identity that had its name before, where one identity alone had it and one label alone has it."""
+    """Map each label to the identity that had its name before, where the name is unique on both sides."""
     called = {int(labels.labels[row]): name for row, name in constraints.named.items()}
     only, before = Counter(called.values()), Counter(one.name for one in named.values())
     number_of = {one.name: identity for identity, one in named.items() if one.source == "correction"}
@@ -181,7 +211,7 @@ def _write_events(folder: Path, number: int, events: Sequence[Event]) -> None:
 def _all_events(
     whole: Event, changes: Changes, names: Mapping[int, Name], before: Mapping[int, Name], number: int
 ) -> list[Event]:
-    """What is written into the log: the step, what changed, and who got a name."""
+    """Return what is written into the log: the step, what changed, and who got a name."""
     now = datetime.now(UTC).isoformat(timespec="seconds")
     called = [
         Event(kind="named", identity=one, name=name.name, why=name.source)
@@ -196,9 +226,7 @@ def _labeled_names(
     scored: ConsensusGraph, labels: Labels, labeled: LongArray, identity: IntArray, state: State
 ) -> dict[int, Name]:
     """Names of the labeled identities that groups show."""
-    found = look_up_identities(
-        scored, labels.labels, labeled, as_settings(state.consensus).k, seed=state.seed
-    )
+    found = look_up_identities(scored, labels.labels, labeled, state.consensus_settings.k, seed=state.seed)
     kept = labels.labels >= 0
     number_of = dict(zip(labels.labels[kept].tolist(), identity[kept].tolist(), strict=True))
     return {
@@ -221,7 +249,7 @@ def _write_group_files(
         "status": labels.status,
     }
     with writing_folder(place, force=True) as partial:
-        (partial / "names.json").write_bytes(msgspec.json.encode(names))
+        (partial / NAMES).write_bytes(msgspec.json.encode(names))
         fill_arrays(partial, GROUPS_KIND, repr(labels), msgspec.to_builtins(facts), arrays)
 
 
@@ -233,10 +261,13 @@ def _group_images(
     constraints: Constraints,
     seed: int,
 ) -> tuple[Labels, Expectation | None]:
-    """Labels of the images, which were grouped with the labeled ones among them, and what those say to expect."""
-    labels = group(scored, settings, threshold, constraints.among(len(labeled)))
+    """Group the images together with the labeled ones; return their labels and the expected quality."""
+    kept = constraints.among(len(labeled))
+    if settings.mediator == "similarity":
+        kept = keep_identities(kept, labeled)
+    labels = group(scored, settings, threshold, kept)
     expected = None
-    if (labeled >= 0).any():
+    if (labeled >= 0).any() and settings.mediator != "similarity":
         if settings.threshold is None and count_shared(labeled):
             expected = expect(labels, labeled, seed, disjoint=settings.disjoint)
         if settings.grouping == "average":
@@ -245,7 +276,7 @@ def _group_images(
 
 
 def _with_stable_ids(labels: Labels, free: IntArray, identity: IntArray) -> Labels:
-    """The labels where identities that got their ID back are groups of their own."""
+    """Return the labels where identities that got their ID back are groups of their own."""
     moved = free != identity
     if not moved.any():
         return labels
@@ -254,11 +285,6 @@ def _with_stable_ids(labels: Labels, free: IntArray, identity: IntArray) -> Labe
     gone = moved & (identity < 0)
     status[gone], confidence[gone] = Status.ISOLATED, 0
     return Labels(number_by_first_appearance(identity), status, confidence)
-
-
-def _first(scored: ConsensusGraph, n_images: int) -> tuple[IntArray, Any]:
-    kept = (scored.ids < n_images).all(axis=1)
-    return scored.ids[kept], scored.doubt[kept]
 
 
 def _summary(changes: Changes) -> str:

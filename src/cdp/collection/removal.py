@@ -1,11 +1,12 @@
 """Remove images from a collection for good: their embeddings, pairs, corrections and history go with them.
 
-The collection is written again without them and takes the place of the old one by one rename, so a killed command changes nothing.
-Groups of the other images stay as they are.
+The collection is written again without them and takes the place of the old one by one rename, so a killed
+command changes nothing. Groups of the other images stay as they are.
 """
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Callable, Sequence
 from collections.abc import Collection as AnyCollection
@@ -64,7 +65,8 @@ def remove_images(
         collection: whose folder is written again.
         removed: bool (n,), images to remove.
         names: people whose names go from the history too.
-        rewrite: how a batch is stored of which images go; unless given, its embeddings are written into the collection.
+        rewrite: how a batch is stored of which images go; unless given, its embeddings are written into the
+            collection.
         finish: called with the folder that is being written, before it counts.
 
     Raises:
@@ -132,17 +134,17 @@ def _write_without(
 
 
 def _is_inside(batch: Batch, folder: Path) -> bool:
-    """Whether crops of a batch are stored in the collection, so that they move with it."""
-    return batch.images is not None and batch.images.is_relative_to(folder.resolve())
+    """Return whether crops of a batch are stored in the collection, so that they move with it."""
+    return batch.images is not None and batch.images.is_relative_to(os.path.realpath(folder))
 
 
 def _copy_batch(batch: Batch, folder: Path, number: int) -> None:
-    """Copy what a collection knows of a batch; what it refers to is as far from the new folder as from the old one."""
+    """Copy a batch; its references stay valid in the new folder."""
     shutil.copytree(batch.folder, numbered(folder, "embeddings", number))
 
 
 def _kept_labels(now: Collection, removed: BoolArray) -> Labels:
-    """The labels of the images that stay; whoever is left alone in a group without a name is in none."""
+    """Return the labels of the remaining images; a lone image without a name is in no group."""
     kept = ~removed
     labels = Labels(number_by_first_appearance(now.identity[kept]), now.status[kept], now.confidence[kept])
     named = np.flatnonzero(np.isin(now.identity[kept], list(now.named)))
@@ -180,7 +182,7 @@ def _without_images(
 
 
 def _write_history(now: Collection, folder: Path, gone: set[int], names: set[str]) -> None:
-    """Write the events without those of identities and people who go; their numbers are those of steps that are over."""
+    """Write the event history without deleted identities and people."""
     kept = [
         event
         for event in now.events

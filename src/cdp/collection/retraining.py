@@ -1,4 +1,4 @@
-"""Train the trees of a collection again, on the labeled images and on corrections, and choose the threshold again."""
+"""Retraining of a collection's trees on labeled images and corrections, with a new threshold."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import replace
 import msgspec
 import numpy as np
 
-from cdp.collection.collection import Collection, as_settings, open_collection
+from cdp.collection.collection import Collection, open_collection
 from cdp.collection.collection_folder import State, numbered
 from cdp.collection.combined_views import read_all_views, read_labeled_views
 from cdp.collection.incremental_knn import changed_rows, insert_images, search_new
@@ -53,8 +53,8 @@ def retrain(collection: Collection, *, runtime: Runtime | None = None) -> tuple[
             before, mediator = read_scored_pairs(place, settings, threshold, views, now.state.seed, runtime)
         if before.tree_scores is None:
             raise InputError(
-                f"{folder}: its pairs are scored by mediator = {settings.mediator!r}, and only trees learn from corrections; "
-                "label the images with a labeled part to have them.",
+                f"{folder}: only trees can be retrained, but its mediator is {settings.mediator!r}; "
+                "run cdp label again with --labeled.",
                 code="retrain-needs-trees",
                 folder=folder,
                 mediator=settings.mediator,
@@ -78,7 +78,7 @@ def train_again(
     settings: ConsensusSettings,
     runtime: Runtime,
 ) -> tuple[ScoredPairs, float]:
-    """Score all pairs by trees that are trained now, on as many labeled images as make them as dense as the others.
+    """Score all pairs with newly trained trees, on labeled images matched in density to the others.
 
     Labeled images are only added: their lists are searched, and they enter those of the others.
 
@@ -138,8 +138,8 @@ def _with_more_labeled(
 
 
 def with_new_threshold(state: State, scored: ScoredPairs, n_images: int, runtime: Runtime) -> State:
-    """The state after trees were trained: the number of images, and the threshold chosen for them."""
-    settings, threshold = as_settings(state.consensus), state.threshold
+    """Return the state after trees were trained: the number of images, and the threshold chosen for them."""
+    settings, threshold = state.consensus_settings, state.threshold
     if settings.threshold is None and settings.grouping == "average" and count_shared(scored.identities):
         assert isinstance(scored.scored, ConsensusGraph)
         with runtime.step("tuning"):

@@ -1,7 +1,7 @@
-"""What scored the pairs of a collection, on disk: candidate pairs, probabilities, trees or mediator, and what was measured then.
+"""Scoring results on disk: candidate pairs, probabilities, trees or mediator, and figures.
 
-The k-NN graphs follow from the embeddings, so labeling does not store them: whoever adds images for the first time searches them again,
-and stores them from then on. Graphs that were given are always stored.
+The k-NN graphs follow from the embeddings, so labeling does not store them: whoever adds images for the first
+time searches them again, and stores them from then on. Graphs that were given are always stored.
 """
 
 from __future__ import annotations
@@ -29,14 +29,24 @@ from cdp.types.run_record import PartRecord, Results
 
 KIND = "CollectionScored"
 FUSED = ("trees", "similarity")
-"""Scorers whose candidates are neighbors in the fused graph of all models; those of the others are the base's."""
+"""Scorers whose candidates are neighbors in the fused graph of all models; those of the others are the
+base's."""
+
+
+class SimilarityFacts(msgspec.Struct, frozen=True):
+    """Statistics of random pairs, and how z-scores follow from vectors and become probabilities."""
+
+    null: NullStatistics
+    offset: float
+    softness: float | None = None
 
 
 class ScoredFacts(msgspec.Struct, frozen=True, kw_only=True):
     """What the card says.
 
-    Images (labeled ones among them), candidates per image, neighbors per list, names of models, passes of trees (0 = none), mediator or
-    not, graphs or not, share of the labeled images that are used, statistics of random pairs where pairs have z-scores.
+    Images (labeled ones among them), candidates per image, neighbors per list, names of models, passes of
+    trees (0 = none), mediator or not, graphs or not, share of the labeled images that are used, statistics of
+    random pairs where pairs have z-scores.
     """
 
     n_nodes: int
@@ -47,11 +57,11 @@ class ScoredFacts(msgspec.Struct, frozen=True, kw_only=True):
     has_mediator: bool
     has_graphs: bool
     share: float = 1.0
-    null: NullStatistics | None = None
+    similarity: SimilarityFacts | None = None
 
 
 class Measured(msgspec.Struct, frozen=True, kw_only=True):
-    """What was measured when pairs were scored: all figures, seconds by step, and the parts that were given."""
+    """Figures of a scoring run: all metrics, seconds per step, and the given parts."""
 
     results: Results
     seconds: dict[str, float] = {}
@@ -67,14 +77,17 @@ def write_scored(
     share: float = 1.0,
     with_graphs: bool = True,
 ) -> None:
-    """Write all that scoring more pairs will need; `share` of the labeled images is used, graphs are stored where asked for."""
+    """Write everything that scoring more pairs needs.
+
+    `share` of the labeled images is used; graphs are stored on request.
+    """
     arrays: dict[str, AnyArray] = {"identities": scored.identities}
-    trees, candidates, null = scored.tree_scores, scored.candidates, None
+    trees, candidates, similarity = scored.tree_scores, scored.candidates, None
     if trees is not None and candidates is not None:
         arrays["ids"] = candidates.ids
     elif isinstance(scored.scored, ZScoredPairs):
-        arrays |= {"ids": scored.scored.pairs.ids, "z": scored.scored.z}
-        null = scored.scored.null
+        arrays |= {"ids": scored.scored.pairs.ids, "z": scored.scored.z, "vectors": scored.scored.vectors}
+        similarity = SimilarityFacts(scored.scored.null, scored.scored.offset, scored.scored.softness)
     else:
         arrays |= {"ids": scored.scored.ids, "doubt": scored.scored.doubt}
     base = next(iter(scored.graphs.values()))
@@ -99,7 +112,7 @@ def write_scored(
             has_mediator=mediator is not None,
             has_graphs=with_graphs,
             share=share,
-            null=null,
+            similarity=similarity,
         )
         summary = f"{len(arrays['ids']):,} pairs of {facts.n_nodes:,} images"
         fill_arrays(folder, KIND, summary, msgspec.to_builtins(facts), arrays)
@@ -108,7 +121,9 @@ def write_scored(
 def read_scored_pairs(
     place: Path, settings: ConsensusSettings, threshold: float, views: Views, seed: int, runtime: Runtime
 ) -> tuple[ScoredPairs, Mediator | None]:
-    """Read all that scoring more pairs needs; every array is compared with its hash, and graphs that are not stored are searched.
+    """Read everything that scoring more pairs needs.
+
+    Arrays are checked against their hashes; graphs that are not stored are searched.
 
     Args:
         place: where they are stored.
@@ -158,7 +173,7 @@ def _search_again(
 
 
 def keep_scored_rows(source: Path, target: Path, kept: BoolArray) -> None:
-    """Write what scored the pairs again without those of some images; labeled images, which follow the others, stay.
+    """Rewrite the scoring results without some images; labeled images, which follow the others, stay.
 
     Args:
         source: where it is stored.
@@ -172,6 +187,8 @@ def keep_scored_rows(source: Path, target: Path, kept: BoolArray) -> None:
     ids = read_array(source, "ids", card)
     pairs = stays[ids].all(axis=1)
     arrays = {"identities": read_array(source, "identities", card)[stays], "ids": number[ids[pairs]]}
+    if "vectors" in card.arrays:
+        arrays["vectors"] = read_array(source, "vectors", card)[stays]
     arrays |= {name: read_array(source, name, card)[pairs] for name in ("z", "doubt") if name in card.arrays}
     with writing_folder(target, force=True) as folder:
         for graph in ("base_graph", *(f"graphs/{one.name}" for one in sorted(source.glob("graphs/*")))):
@@ -198,13 +215,13 @@ def read_share(place: Path) -> float:
 
 
 def read_measured(place: Path) -> Measured:
-    """What was measured when the pairs were scored."""
+    """Return what was measured when the pairs were scored."""
     measured: Measured = read_json(place / "measured.json", Measured)
     return measured
 
 
 def read_scored(place: Path, settings: ConsensusSettings, threshold: float) -> ConsensusGraph:
-    """The pairs that count when groups are made at the threshold, labeled images among them."""
+    """Return the pairs that count when groups are made at the threshold, labeled images among them."""
     z_scored = _read_z_scores(place)
     if z_scored is not None:
         return pairs_at(z_scored, settings, threshold)
@@ -223,10 +240,11 @@ def _read_z_scores(place: Path) -> ZScoredPairs | None:
     """Candidate pairs with their z-scores; None where pairs have probabilities."""
     card = read_card(place, KIND)
     facts = read_settings(place, card, ScoredFacts)
-    if facts.null is None:
+    if facts.similarity is None:
         return None
-    ids, z = (read_array(place, name, card, check=False) for name in ("ids", "z"))
-    return ZScoredPairs(Pairs(ids, facts.n_nodes), z, facts.null)
+    null, offset, softness = facts.similarity.null, facts.similarity.offset, facts.similarity.softness
+    ids, z, vectors = (read_array(place, name, card, check=False) for name in ("ids", "z", "vectors"))
+    return ZScoredPairs(Pairs(ids, facts.n_nodes), z, null, vectors, offset, softness)
 
 
 def read_identities(place: Path) -> LongArray:

@@ -15,8 +15,8 @@ FROZEN = "onnx:"
 def check_recipe(recipe: RunRecipe) -> None:
     """Refuse a recipe that cannot be run, whatever the images are.
 
-    Each value is right by itself already; here they are looked at together. Files and networks are looked at in
-    `cdp.config.environment`.
+    Each value is right by itself already; here they are looked at together. Files and networks are looked at
+    in `cdp.config.environment`.
     """
     for rule in (_sources, _shares, _tests, _networks, _consensus):
         for refusal in rule(recipe):
@@ -37,7 +37,7 @@ def check_without_images(recipe: RunRecipe) -> None:
 
 
 def _needs_training(recipe: RunRecipe, why_not: str) -> Iterator[InputError]:
-    """What trains networks, where none is trained."""
+    """Yield what trains networks, where none is trained."""
     for key, value, none in (
         ("joint.rounds", recipe.joint.rounds, 1),
         ("train.folds", recipe.train.folds, 0),
@@ -57,23 +57,23 @@ def member_names(recipe: RunRecipe) -> list[str]:
 
 
 def network_names(recipe: RunRecipe) -> list[str]:
-    """The names of the folders of the base and the committee."""
+    """Return the names of the folders of the base and the committee."""
     return [folder_name(network) for network in member_names(recipe)]
 
 
 def folder_name(network: str) -> str:
-    """`small_vgg:1` -> `small_vgg-1`, as `cdp train` names its folders; `onnx:models/sface.onnx` -> `sface`."""
+    """Turn `small_vgg:1` into the folder `small_vgg-1`, and `onnx:models/sface.onnx` into `sface`."""
     file = frozen_file(network)
     return network.replace(":", "-") if file is None else PurePath(file).stem
 
 
 def frozen_file(network: str) -> str | None:
-    """The file of a network that is used as it is, `onnx:FILE`; None for one that is trained here."""
+    """Return the file of a network that is used as it is, `onnx:FILE`; None for one that is trained here."""
     return network.removeprefix(FROZEN) if network.startswith(FROZEN) else None
 
 
 def trained_members(recipe: RunRecipe) -> list[str]:
-    """Those of the base and the committee that are trained here."""
+    """Return those of the base and the committee that are trained here."""
     return [network for network in member_names(recipe) if frozen_file(network) is None]
 
 
@@ -82,15 +82,15 @@ def _sources(recipe: RunRecipe) -> Iterator[InputError]:
     given = [name for name in ("images", "embeddings", "labeled") if getattr(data, name)]
     if not given:
         yield InputError(
-            "data.images, data.embeddings and data.labeled are all empty: name what is to be split (data.images or "
-            "data.embeddings), or parts that are split already (data.labeled and data.unlabeled).",
+            "No input: give data.images or data.embeddings (to be split), or data.labeled and "
+            "data.unlabeled.",
             code="recipe-sources-missing",
             keys=("data.images", "data.embeddings", "data.labeled"),
         )
     if len(given) > 1:
         yield InputError(
-            f"data.{given[0]} and data.{given[1]} are both given: images and embeddings are split here, labeled is split "
-            "already; leave one of them empty.",
+            f"data.{given[0]} and data.{given[1]} are both given: images and embeddings are split here, "
+            "labeled is split already; leave one of them empty.",
             code="recipe-sources-clash",
             keys=(f"data.{given[0]}", f"data.{given[1]}"),
         )
@@ -109,8 +109,8 @@ def _sources(recipe: RunRecipe) -> Iterator[InputError]:
     for key in ("unlabeled", "validation"):
         if data.is_split_here and getattr(data, key):
             yield InputError(
-                f"data.{key} goes with data.labeled; with data.{given[0]} the part comes from [split]: leave data.{key} "
-                "empty.",
+                f"data.{key} goes with data.labeled; with data.{given[0]} the part comes from [split]: leave "
+                f"data.{key} empty.",
                 code="recipe-part-not-split-here",
                 key=f"data.{key}",
             )
@@ -128,16 +128,16 @@ def _shares(recipe: RunRecipe) -> Iterator[InputError]:
         )
     if sum(max(0, share) for share in (split.validation, split.probes, split.distractors)) >= 1:
         yield InputError(
-            "split.validation, split.probes and split.distractors together are 1 or more: leave a share of the images "
-            "for training.",
+            "split.validation, split.probes and split.distractors together are 1 or more: leave a share of "
+            "the images for training.",
             code="recipe-shares-too-large",
             keys=("split.validation", "split.probes", "split.distractors"),
         )
     # 0 parts are as many as the data allow, and are looked at again once that is known.
     if split.unlabeled_parts and split.use_parts > split.unlabeled_parts:
         yield InputError(
-            f"split.use_parts = {split.use_parts}: there are {split.unlabeled_parts} unlabeled parts; use as many "
-            "at most, or raise split.unlabeled_parts.",
+            f"split.use_parts = {split.use_parts}: there are {split.unlabeled_parts} unlabeled parts; use as "
+            "many at most, or raise split.unlabeled_parts.",
             code="recipe-use-parts-too-many",
             key="split.use_parts",
             value=split.use_parts,
@@ -158,8 +158,8 @@ def _tests(recipe: RunRecipe) -> Iterator[InputError]:
             )
     if data.test and data.probes:
         yield InputError(
-            "data.test and data.probes are both given: test is cut into probes and distractors here, probes is cut already; "
-            "leave one of them empty.",
+            "data.test and data.probes are both given: test is cut into probes and distractors here, probes "
+            "is cut already; leave one of them empty.",
             code="recipe-tests-clash",
             keys=("data.test", "data.probes"),
         )
@@ -192,7 +192,8 @@ def _networks(recipe: RunRecipe) -> Iterator[InputError]:
         if frozen_file(text) is not None:
             if folder_name(text) in seen:
                 yield InputError(
-                    f'{key}: "{text}" has the name of another network (in {seen[folder_name(text)]}); rename the file.',
+                    f'{key}: "{text}" has the name of another network (in '
+                    f"{seen[folder_name(text)]}); rename the file.",
                     code="recipe-network-name-repeated",
                     key=key,
                     value=text,
@@ -211,7 +212,8 @@ def _networks(recipe: RunRecipe) -> Iterator[InputError]:
         spelled = f"{name}-{int(seed)}" if colon else name
         if spelled in seen:
             yield InputError(
-                f'{key}: "{text}" is there already (in {seen[spelled]}); another of the same kind needs another '
+                f'{key}: "{text}" is there already (in {seen[spelled]}); another of the same kind '
+                "needs another "
                 f"seed, e.g. {name}:1.",
                 code="recipe-network-repeated",
                 key=key,
@@ -249,15 +251,15 @@ def _consensus(recipe: RunRecipe) -> Iterator[InputError]:
         and consensus.mediator != "vote"
     ):
         yield InputError(
-            "consensus.inputs has relationship only, which is about the committee, and committee.networks is empty: add "
-            "affinity, or members.",
+            "consensus.inputs has relationship only, which is about the committee, and committee.networks is "
+            "empty: add affinity, or members.",
             code="inputs-need-committee",
             key="consensus.inputs",
         )
     if consensus.mediator == "vote" and folds:
         yield InputError(
-            f"train.folds = {folds} is about how the mediator is trained, and a vote is not: set train.folds = 0, or "
-            'consensus.mediator = "mlp".',
+            f"train.folds = {folds} is about how the mediator is trained, and a vote is not: "
+            'set train.folds = 0, or consensus.mediator = "mlp".',
             code="recipe-folds-with-vote",
             key="train.folds",
             value=folds,
@@ -265,8 +267,8 @@ def _consensus(recipe: RunRecipe) -> Iterator[InputError]:
     if consensus.train_on == "validation":
         if folds:
             yield InputError(
-                f'consensus.train_on = "validation" and train.folds = {folds} both say what the mediator is trained on: set '
-                'train.folds = 0, or consensus.train_on = "labeled".',
+                f'consensus.train_on = "validation" and train.folds = {folds} both say what the mediator '
+                'is trained on: set train.folds = 0, or consensus.train_on = "labeled".',
                 code="recipe-folds-with-validation",
                 key="train.folds",
                 value=folds,
@@ -274,15 +276,15 @@ def _consensus(recipe: RunRecipe) -> Iterator[InputError]:
         no_share = recipe.data.is_split_here and recipe.split.validation == 0
         if no_share or (recipe.data.labeled and not recipe.data.validation):
             yield InputError(
-                'consensus.train_on = "validation" needs a validation part: give split.validation a share, e.g. 0.1, or '
-                "data.validation.",
+                'consensus.train_on = "validation" needs a validation part: give split.validation a '
+                "share, e.g. 0.1, or data.validation.",
                 code="train-on-validation-missing",
                 key="consensus.train_on",
             )
     if rounds > 1 and folds:
         yield InputError(
-            f"joint.rounds = {rounds} with train.folds = {folds}: networks of a later round have seen all labeled "
-            "identities: set train.folds = 0, or joint.rounds = 1.",
+            f"joint.rounds = {rounds} with train.folds = {folds}: networks of a later round have seen all "
+            "labeled identities: set train.folds = 0, or joint.rounds = 1.",
             code="recipe-rounds-with-folds",
             rounds=rounds,
             folds=folds,
@@ -295,8 +297,7 @@ def _one_classifier(recipe: RunRecipe) -> Iterator[InputError]:
         return
     if not consensus.disjoint:
         yield InputError(
-            "joint.one_classifier makes labeled people negatives of all pseudo-identities, and consensus.disjoint = false says that some "
-            "are the same: set one of them otherwise.",
+            "joint.one_classifier needs disjoint people, and consensus.disjoint = false: change one of them.",
             code="recipe-one-classifier-not-disjoint",
             key="consensus.disjoint",
         )

@@ -14,7 +14,7 @@ from cdp.runtime.devices import find_accelerator
 
 
 def check_environment(recipe: RunRecipe) -> bool:
-    """Refuse a recipe whose files are not there or do not go together, or whose device or networks are not known.
+    """Refuse a recipe with missing or conflicting files, or with an unknown device or network.
 
     Returns:
         False if networks were not checked: there are none, or torch is not installed.
@@ -48,8 +48,8 @@ def check_paths(recipe: RunRecipe) -> None:
                 raise InputError(f"data.{key}: {error}", **error.details(key=f"data.{key}")) from None
         else:
             raise InputError(
-                f"data.{key} = {path}: no such file or folder; relative paths start from the recipe's folder, and "
-                "data/ is also looked for in the working directory and in $CDP_DATA.",
+                f"data.{key} = {path}: no such file or folder; relative paths start from the recipe's folder "
+                "(data/ also from the working directory and $CDP_DATA).",
                 code="recipe-path-missing",
                 key=f"data.{key}",
                 file=path,
@@ -57,7 +57,7 @@ def check_paths(recipe: RunRecipe) -> None:
 
 
 def source_kind(recipe: RunRecipe) -> Literal["images", "embeddings"]:
-    """What a recipe starts from, by looking at what is there."""
+    """Return what a recipe starts from, by looking at what is there."""
     if recipe.data.images and looks_like_views(recipe.data.images):
         raise InputError(
             f"data.images = {recipe.data.images} holds embeddings: give it as data.embeddings.",
@@ -74,8 +74,8 @@ def source_kind(recipe: RunRecipe) -> Literal["images", "embeddings"]:
     if len(set(kinds.values())) > 1:
         first = {kind: f"data.{key}" for key, kind in reversed(kinds.items())}
         raise InputError(
-            f"{first['embeddings']} holds embeddings and {first['images']} holds images: give all parts as images, or all "
-            "as embeddings.",
+            f"{first['embeddings']} holds embeddings and {first['images']} holds images: give all parts as "
+            "images, or all as embeddings.",
             code="recipe-sources-mixed",
             embeddings=first["embeddings"],
             images=first["images"],
@@ -99,7 +99,7 @@ def _sources(recipe: RunRecipe) -> list[tuple[str, str]]:
 
 
 def check_networks(recipe: RunRecipe) -> bool:
-    """Refuse a network that is not known, or that cannot see images as small as the recipe's; False without torch."""
+    """Refuse a network that is unknown or needs larger images; return False without torch."""
     for at, text in enumerate(member_names(recipe)):
         file = frozen_file(text)
         if file is not None and not Path(file).is_file():
@@ -112,7 +112,8 @@ def check_networks(recipe: RunRecipe) -> bool:
             )
     if recipe.base.weights not in ("", "timm") and not Path(recipe.base.weights).exists():
         raise InputError(
-            f"base.weights = {recipe.base.weights}: no such file or folder; relative paths start from the recipe's folder.",
+            f"base.weights = {recipe.base.weights}: no such file or folder; relative paths start from the "
+            "recipe's folder.",
             code="recipe-weights-missing",
             key="base.weights",
             file=recipe.base.weights,
@@ -134,8 +135,9 @@ def check_networks(recipe: RunRecipe) -> bool:
             # 0 is chosen by the images, and no smaller than the network can see.
             if section.size and section.size < entry.least_size:
                 raise InputError(
-                    f"{key}: {name} needs images of {entry.least_size} pixels a side or more, {section.section}.size "
-                    f"is {section.size}; choose a larger size or a small network (cdp train --list-networks).",
+                    f"{key}: {name} needs images of at least {entry.least_size} pixels, but "
+                    f"{section.section}.size is {section.size}; increase it, or choose a small network "
+                    "(cdp train --list-networks).",
                     code="network-images-too-small",
                     key=key,
                     network=name,

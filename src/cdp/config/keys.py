@@ -1,4 +1,4 @@
-"""Every key of a recipe by name, and its value from text; loads nothing heavy, because the help of commands lists them."""
+"""Keys of a recipe by name, and their values from text; imports nothing heavy, so help stays fast."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def option_of(key: str) -> str:
 
 
 def known_keys() -> dict[str, Setting]:
-    """Every key of a recipe, as `section.key`; `seed` is in no section."""
+    """Return every key of a recipe, as `section.key`; `seed` is in no section."""
     known = dict(settings_of(RunRecipe))
     for section, kind in SECTIONS.items():
         known |= {f"{section}.{name}": one for name, one in settings_of(kind).items()}
@@ -27,7 +27,7 @@ def known_keys() -> dict[str, Setting]:
 
 
 def parse_value(one: Setting, text: str, option: str) -> Any:
-    """A setting's value from text; lists are separated by commas, shares may be written `1/11`."""
+    """Return a setting's value from text; lists are separated by commas, shares may be written `1/11`."""
     if one.none and text.strip() == one.none:
         return None
     # A comma inside braces belongs to a pattern of files, part-{a,b}.tar.

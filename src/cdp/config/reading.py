@@ -1,4 +1,4 @@
-"""A recipe from TOML and from options of the command line: every mistake is named with its file, section and key, and the way out."""
+"""Recipes from TOML and command-line options; errors name file, section and key."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ PATH_KEYS = tuple(name for name, one in settings_of(DataSection).items() if one.
 
 
 def read_recipe(file: str | Path, overrides: Mapping[str, Any] | None = None) -> RunRecipe:
-    """The recipe in a TOML file.
+    """Return the recipe in a TOML file.
 
-    Paths come out absolute, so that the recipe means the same wherever it is written to or read from: those in the
-    file start from the file's folder, those on the command line from the working directory. A `data/…` that is not there
-    is looked for in the working directory and in $CDP_DATA.
+    Paths come out absolute, so that the recipe means the same wherever it is written to or read from: those
+    in the file start from the file's folder, those on the command line from the working directory. A `data/…`
+    that is not there is looked for in the working directory and in $CDP_DATA.
 
     Args:
         file: TOML; what it leaves out has its default.
@@ -35,12 +35,12 @@ def read_recipe(file: str | Path, overrides: Mapping[str, Any] | None = None) ->
     path = Path(file)
     with reading(path):
         content = _read_toml(path)
-    values = _anchor(_nested(content, str(path)), path.resolve().parent)
+    values = _anchor(_nested(content, str(path)), Path(os.path.realpath(path)).parent)
     return _build(_merge(values, overrides or {}), str(path))
 
 
 def recipe_from(values: Mapping[str, Any], overrides: Mapping[str, Any] | None = None) -> RunRecipe:
-    """The recipe from nested plain values, as `RunRecipe.as_dict` gives them.
+    """Return the recipe from nested plain values, as `RunRecipe.as_dict` gives them.
 
     Args:
         values: sections of keys, and `seed`; what is left out has its default. Paths are left as they are.
@@ -77,7 +77,8 @@ def _read_toml(file: Path) -> dict[str, Any]:
         ) from None
     except (RecursionError, ValueError):
         raise InputError(
-            f"{file}: values nested hundreds deep, or a number of thousands of digits; a recipe has sections of keys.",
+            f"{file}: values nested hundreds deep, or a number of thousands of digits; a recipe has sections "
+            "of keys.",
             code="recipe-nested-too-deep",
             file=file,
         ) from None
@@ -109,7 +110,8 @@ def _nested(values: Mapping[str, Any], where: str) -> dict[str, dict[str, Any]]:
             )
         elif not isinstance(value, Mapping):
             raise InputError(
-                f"{start}{name} = {shown(value)}: a section is needed, written [{name}], not {word_for(value)}.",
+                f"{start}{name} = {shown(value)}: a section is needed, written [{name}], not "
+                f"{word_for(value)}.",
                 code="recipe-section-expected",
                 file=where,
                 key=name,
@@ -162,7 +164,7 @@ def _merge(
 
 
 def _anchor(values: Mapping[str, Mapping[str, Any]], folder: Path) -> dict[str, dict[str, Any]]:
-    """The same with absolute paths; what is no text is left for the check of types to find."""
+    """Return the same with absolute paths; what is no text is left for the check of types to find."""
     anchored = {section: dict(keys) for section, keys in values.items()}
     data = anchored.get("data", {})
     for key in PATH_KEYS:
@@ -190,7 +192,7 @@ def _anchor_network(network: Any, folder: Path) -> Any:
 
 
 def _absolute(path: str, folder: Path) -> str:
-    """The path from a folder; `data/…` is also looked for in the working directory and, as `…`, in $CDP_DATA."""
+    """Resolve a path against a folder; `data/…` also against the working directory and $CDP_DATA."""
     if not path:
         return ""
     paths = [os.path.abspath(folder / os.path.expanduser(path))]

@@ -29,15 +29,14 @@ class DataSection(_Section):
     section: ClassVar[str] = "data"
     images: str = setting(
         "",
-        "Images with identities, split by identity: a folder per identity, a table, .zip, .tar or .rec file.",
+        "Images with identities, split by identity: a folder per identity, a table, .zip, .tar or .rec.",
     )
     embeddings: str = setting(
         "",
-        "Instead of images: embeddings with identities, split by identity: views (base.npy, committee/NAME.npy, "
-        "identities.npy; .npz; Parquet), or a folder with identities.npy and NETWORK.npy of the base and every member.",
+        "Embeddings with identities, split by identity: views, or identities.npy and a NETWORK.npy each.",
     )
     labeled: str = setting(
-        "", "Instead of both: the labeled part, with identities; images, or views for a run without training."
+        "", "The labeled part, with identities: images, or views for a run without training."
     )
     unlabeled: tuple[str, ...] = setting((), "With labeled: the unlabeled parts; they need no identities.")
     validation: str = setting("", "With labeled: a part with identities on which the threshold is chosen.")
@@ -52,17 +51,17 @@ class DataSection(_Section):
     )
     templates: str = setting(
         "",
-        "A folder of protocol files, split1 … of IJB-A or those of IJB-B or IJB-C: TPR between templates is measured too.",
+        "Folder of protocol files of IJB-A (split1 …), IJB-B or IJB-C, to measure TPR between templates.",
     )
     template_images: str = setting(
         "", "With templates: the face images that its files name, FILE or FILE#SIGHTING_ID."
     )
-    root: str = setting("", "What relative paths inside tables start from; empty = the table's folder.")
-    skip: str = setting("", "A list of images to leave out, as `cdp data check --list` writes it.")
-    truth: bool = setting(
-        True, "Whether identities of unlabeled images, where given, are true; they only serve the figures."
+    root: str = setting("", "Root of relative paths in tables; empty = the table's folder.")
+    skip: str = setting("", "List of images to leave out, as written by `cdp data check --list`.")
+    truth: bool = setting(True, "Use given identities of unlabeled images as the truth, for figures only.")
+    rotations: bool = setting(
+        False, "Add every image turned by 90, 180 and 270 degrees, as identities of their own."
     )
-    rotations: bool = setting(False, "Every image four times, turned; each turn of an identity is its own.")
 
     @property
     def is_split_here(self) -> bool:
@@ -77,29 +76,28 @@ class SplitSection(_Section):
     section: ClassVar[str] = "split"
     labeled: float = share(
         -1.0,
-        "Labeled share of what the test parts leave; -1 = an eleventh, or more where that would be fewer than 30 identities.",
+        "Labeled share of what the test parts leave; -1 = an eleventh, with at least 30 identities.",
         above=0,
         also=-1,
     )
     unlabeled_parts: int = setting(
         0,
-        "Equal unlabeled parts made of the rest; 0 = as many as make each about as large as the labeled part.",
+        "Number of equal unlabeled parts; 0 = parts about as large as the labeled one.",
         meaning="a number of parts",
         low=0,
     )
     use_parts: int = setting(
-        0, "How many of the unlabeled parts are used; 0 = all.", meaning="a number of parts", low=0
+        0, "Number of unlabeled parts to use; 0 = all.", meaning="a number of parts", low=0
     )
     validation: float = share(
         -1.0,
-        "Share of all images used to choose the threshold; -1 = an eleventh where it is tuned, or more where that would be fewer than "
-        "22 identities; else none.",
+        "Share of all images to choose the threshold on; -1 = an eleventh (at least 22 identities) if tuned.",
         below=1,
         also=-1,
     )
     probes: float = share(
         -1.0,
-        "Share of all images: probes for evaluation; -1 = a tenth where there is no data.test or data.probes, else none.",
+        "Share of all images: probes for evaluation; -1 = a tenth without data.test or data.probes.",
         below=1,
         also=-1,
     )
@@ -121,12 +119,11 @@ class BaseSection(_Section):
     section: ClassVar[str] = "base"
     network: str = setting(
         "small_resnet",
-        "Its network, NAME or NAME:SEED (`cdp train --list-networks` lists the names), or onnx:FILE, which is used as it is.",
+        "The base network: NAME or NAME:SEED (cdp train --list-networks), or onnx:FILE, used as it is.",
     )
     weights: str = setting(
         "",
-        "What its training starts from, in stages 1 and 3: a .safetensors file, a trained network's folder, or timm for the "
-        "weights that timm publishes; empty = from scratch.",
+        "Initial weights of the base: .safetensors, a trained network's folder, or timm; empty = none.",
     )
 
 
@@ -137,7 +134,7 @@ class CommitteeSection(_Section):
     section: ClassVar[str] = "committee"
     networks: tuple[str, ...] = setting(
         ("small_vgg", "small_inception", "small_densenet", "small_nasnet"),
-        "Networks, NAME, or NAME:1, NAME:2 … for several of one kind, or onnx:FILE; may be empty.",
+        "Committee networks: NAME, NAME:1, NAME:2 … for several of one kind, or onnx:FILE; may be empty.",
     )
 
 
@@ -147,7 +144,7 @@ class _Training(_Section, TrainingSettings):
 
     size: int = setting(
         0,
-        "Pixels a side that the network sees; 0 = 32, or 64 where the shorter side of the images is mostly 48 pixels or more.",
+        "Input size in pixels; 0 = 32, or 64 if most images have 48 pixels or more on the shorter side.",
         meaning="pixels a side",
         low=8,
         also=0,
@@ -165,8 +162,8 @@ class TrainSection(_Training):
     section: ClassVar[str] = "train"
     folds: int = setting(
         0,
-        "2 or more: all networks are also trained without one fold of the labeled identities each, and the mediator is "
-        "trained on identities that its networks did not see; 0 = as in the paper.",
+        "Folds of labeled identities, to train the mediator on identities its networks did not see; 0 = "
+        "none.",
         meaning="a number of folds",
         low=2,
         also=0,
@@ -181,12 +178,11 @@ class JointSection(JointLoss, _Training):
     epochs: float = setting_like(TrainingSettings, "epochs", 8)
     least_precision: float = share(
         0.4,
-        "Labels whose expected precision is below it are not trained on: the run ends with them; 0 = any are trained on.",
+        "Minimum expected precision of labels to train on; below it the run ends with the labels.",
     )
     rounds: int = setting(
         1,
-        "How often labels are made: 1 = as in the paper; 2 or more = base and committee are trained again on the labels "
-        "of the round before, and label again.",
+        "Rounds of labeling; after each but the last, base and committee are trained on its labels.",
         meaning="a number of rounds",
         low=1,
         high=9,
@@ -245,7 +241,10 @@ class EvaluationSection(_Section, MeasureSettings):
 
 @dataclass(frozen=True)
 class EngineSection(RuntimeSettings):
-    """What a run may take of the machine; with other threads or another device, trained networks round differently."""
+    """Resource limits of a run.
+
+    With other threads or another device, trained networks round differently.
+    """
 
     section: ClassVar[str] = "engine"
     checkpoint_every: int = setting(
@@ -259,7 +258,7 @@ class RunRecipe:
 
     seed: int = setting(
         0,
-        "Of the split, initialization, order and augmentation.",
+        "Random seed.",
         meaning="a whole number",
         low=0,
         high=2**32 - 1,

@@ -28,11 +28,12 @@ def write_recipe(recipe: RunRecipe, *, commented: bool = True, template: bool = 
 
     Args:
         commented: put its sentence of help above each key.
-        template: keys at their defaults are written as comments, so that a preset or a later default can move them.
+        template: keys at their defaults are written as comments, so that a preset or a later default can move
+            them.
     """
     lines = []
     if commented:
-        hint = "Keys behind # are at their defaults; remove it to set one. " if template else ""
+        hint = "Keys behind # have their defaults; remove the # to set one. " if template else ""
         lines += [f"# A recipe of `cdp run`. {hint}Relative paths start from the folder of this file.", ""]
     for section, owner in _parts(recipe):
         if section:
@@ -53,7 +54,7 @@ def write_recipe(recipe: RunRecipe, *, commented: bool = True, template: bool = 
 
 
 def _default(recipe: RunRecipe, section: str, name: str, one: Setting) -> Any:
-    """What a key is if it is not given; the preset has a say in it."""
+    """Return what a key is if it is not given; the preset has a say in it."""
     if section == "consensus" and name == "threshold":
         # That of a preset depends on what the threshold is compared with.
         given = {key: getattr(recipe.consensus, key) for key in ("preset", "mediator", "grouping")}
@@ -64,7 +65,7 @@ def _default(recipe: RunRecipe, section: str, name: str, one: Setting) -> Any:
 
 
 def differences(recipe: RunRecipe) -> list[Difference]:
-    """The keys that are not at their defaults, or not at those of the preset, in the order of the recipe."""
+    """Return the keys that differ from the defaults or the preset, in the order of the recipe."""
     return [
         Difference(
             f"{section}.{name}" if section else name,
@@ -122,19 +123,19 @@ def _tabled() -> dict[str, Setting]:
 
 
 def markdown_table(header: Sequence[str], rows: Iterable[Sequence[str]], words: int = 1) -> str:
-    """The first `words` columns to the left, the others to the right."""
+    """Return the first `words` columns to the left, the others to the right."""
     lines = [f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in row)} |" for row in (header, *rows)]
     rule = "".join("---|" if number < words else "---:|" for number in range(len(header)))
     return "\n".join([lines[0], f"|{rule}", *lines[1:]])
 
 
 def about_section(section: str) -> str:
-    """The sentence about a section."""
+    """Return the sentence about a section."""
     return " ".join((SECTIONS[section].__doc__ or "").split())
 
 
 def to_toml(value: Any) -> str:
-    """A plain value in TOML's spelling, which is that of JSON except for one character."""
+    """Return a plain value in TOML's spelling, which is that of JSON except for one character."""
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 

@@ -1,4 +1,7 @@
-"""How large an image may be, and images inside .zip and .tar files, read at their offset from any number of threads and processes."""
+"""Limits on image sizes, and images inside .zip and .tar files.
+
+Members are read at their offset, from any number of threads and processes.
+"""
 
 from __future__ import annotations
 
@@ -22,17 +25,17 @@ class Archive(Protocol):
     """Anything that hands out entries by name."""
 
     def read(self, entry: str) -> bytes:
-        """The bytes of one entry; InputError if it is missing or damaged."""
+        """Read the bytes of one entry; InputError if it is missing or damaged."""
 
 
 def split_location(location: str) -> tuple[str | None, str]:
-    """(archive, entry) of `faces.zip!anna/3.png`; (None, location) for a plain file."""
+    """Split `faces.zip!anna/3.png` into (archive, entry); a plain file gives (None, location)."""
     match = _IN_ARCHIVE.fullmatch(location)
     return (match[1], match[2]) if match else (None, location)
 
 
 def open_archive(path: str | Path) -> Archive:
-    """The archive at `path`, by its ending: .zip, .tar or .rec."""
+    """Return the archive at `path`, by its ending: .zip, .tar or .rec."""
     from cdp.data.record_files import RecordFile
 
     suffix = Path(path).suffix.lower()
@@ -62,11 +65,11 @@ class RandomFile:
             ) from None
 
     def read(self, offset: int, length: int) -> bytes:
-        """Exactly `length` bytes at `offset`; what is longer than an image may be is refused before it is read."""
+        """Read exactly `length` bytes at `offset`; refuse what exceeds the limit of an image."""
         if offset + length > self.size:
             raise InputError(
-                f"{self.path}: cut short, it ends at byte {self.size:,} and more was expected at byte {offset:,}; copy "
-                "it again.",
+                f"{self.path}: cut short, it ends at byte {self.size:,} and more was expected at byte "
+                f"{offset:,}; copy it again.",
                 code="archive-cut-short",
                 file=self.path,
                 offset=offset,
@@ -123,7 +126,7 @@ class ZipArchive:
         self._infos = {info.filename: info for info in infos}
 
     def read(self, entry: str) -> bytes:
-        """The unpacked bytes of one entry, checked against its checksum."""
+        """Return the unpacked bytes of one entry, checked against its checksum."""
         info = self._infos.get(entry)
         where = f"{self._file.path}!{entry}"
         if info is None:
@@ -159,7 +162,8 @@ class ZipArchive:
         n_name, n_extra = struct.unpack("<HH", header[26:30])
         packed = self._file.read(info.header_offset + 30 + n_name + n_extra, info.compress_size)
         try:
-            # Not zlib.decompress(): a few bytes may unpack to more than any machine holds, whatever the header says.
+            # Not zlib.decompress(): a few bytes may unpack to more than any machine holds, whatever the
+            # header says.
             is_deflated = info.compress_type == zipfile.ZIP_DEFLATED
             data = zlib.decompressobj(-15).decompress(packed, info.file_size + 1) if is_deflated else packed
         except zlib.error:
@@ -183,7 +187,8 @@ class TarArchive:
         self.entries: list[str] = []
         if self._file.size >= 2 and self._file.read(0, 2) == b"\x1f\x8b":
             raise InputError(
-                f"{path}: compressed with gzip, so no image can be found in it by its offset; unpack it with gunzip.",
+                f"{path}: compressed with gzip, so no image can be found in it by its offset; unpack it with "
+                "gunzip.",
                 code="tar-compressed",
                 file=path,
             )
@@ -218,7 +223,7 @@ class TarArchive:
             )
 
     def read(self, entry: str) -> bytes:
-        """The bytes of one file."""
+        """Return the bytes of one file."""
         if entry not in self._spans:
             raise InputError(
                 f"{self._file.path}!{entry}: the archive has no such entry; check the spelling.",
@@ -238,10 +243,10 @@ _HEADERS = 2**20
 
 
 def max_pixels() -> int:
-    """The most pixels that an image may have: $CDP_MAX_PIXELS, or 250 million.
+    """Return the most pixels that an image may have: $CDP_MAX_PIXELS, or 250 million.
 
-    An image beyond it is an error and never changed, so no result depends on this setting; and in the environment it
-    holds for every process that decodes.
+    An image beyond it is an error and never changed, so no result depends on this setting; and in the
+    environment it holds for every process that decodes.
     """
     given = os.environ.get(VARIABLE, "")
     if not given:
@@ -260,8 +265,8 @@ def refuse_many_pixels(width: int, height: int) -> None:
     """Refuse an image that would take too much memory once decoded."""
     if width * height > max_pixels():
         raise InputError(
-            f"the image has {width:,} x {height:,} pixels, more than {max_pixels():,} in all; make it smaller, leave it "
-            f"out, or set {VARIABLE} to what is allowed.",
+            f"the image has {width:,} x {height:,} pixels, more than the limit of {max_pixels():,}; "
+            f"shrink or skip it, or raise {VARIABLE}.",
             code="image-too-many-pixels",
             width=width,
             height=height,
@@ -274,8 +279,8 @@ def refuse_many_bytes(n_bytes: int, what: str) -> None:
     allowed = _BYTES_PER_PIXEL * max_pixels() + _HEADERS
     if n_bytes > allowed:
         raise InputError(
-            f"{what}: {n_bytes:,} bytes, more than an image of {max_pixels():,} pixels takes; leave it out, or set "
-            f"{VARIABLE} to what is allowed.",
+            f"{what}: {n_bytes:,} bytes, more than an image of {max_pixels():,} pixels takes; leave it out, "
+            f"or set {VARIABLE} to what is allowed.",
             code="image-too-many-bytes",
             source=what,
             found=n_bytes,

@@ -35,7 +35,7 @@ class Unreadable(NamedTuple):
 
 
 def check_images(manifest: Manifest, threads: int = 0, progress: Progress = no_progress) -> list[Unreadable]:
-    """All images of a manifest that cannot be read or decoded, by row; every picture is decoded in full, once.
+    """Decode every image of a manifest once and return the unreadable ones by row.
 
     As many processes decode as `threads` says; 0 = as many as there are cores.
     """
@@ -50,9 +50,10 @@ def check_images(manifest: Manifest, threads: int = 0, progress: Progress = no_p
 def look_at_images(
     root: str, locations: Iterable[str], threads: int = 0, progress: Progress = no_progress
 ) -> dict[str, Seen]:
-    """Location -> what is seen there; every picture is decoded in full, once.
+    """Decode every image in full, once; location -> its size, or why it cannot be read.
 
-    Headers alone would be faster, but a file that is cut off has a good one, and would stop a run hours later.
+    Headers alone would be faster, but a file that is cut off has a good one, and would stop a run hours
+    later.
     """
     pictures = list(dict.fromkeys(locations))
     n_workers = min(count_threads(threads), -(-len(pictures) // _PICTURES_PER_BLOCK))
@@ -69,7 +70,7 @@ def look_at_images(
 
 @contextmanager
 def _scanners(root: str, n_workers: int) -> Iterator[Callable[[list[str]], dict[str, Seen]]]:
-    """A function that scans a block, in this process or in whichever worker process is free."""
+    """Provide a function that scans a block, in this process or in a free worker process."""
     if n_workers < 2:
         source = Source(root)
         yield lambda block: look_at_block(source, block)

@@ -1,4 +1,4 @@
-"""IJB-A, and IJB-B/C as InsightFace packs them: which images make a template, which templates are compared."""
+"""IJB-A, and IJB-B/C as packed by InsightFace: images per template, and the template pairs."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class TemplateProtocol:
 
 
 def read_templates(folder: str | Path, names: ImageNames) -> list[TemplateProtocol]:
-    """The protocol in a folder: every split of IJB-A, or the one of IJB-B or IJB-C as InsightFace packs it."""
+    """Read the protocol of a folder: all splits of IJB-A, or the one of IJB-B or IJB-C."""
     folder = Path(folder)
     with reading(folder):
         is_pack = any(next(home.glob("*_face_tid_mid.txt"), None) for home in (folder, folder / "meta"))
@@ -70,7 +70,7 @@ def save_templates(file: str | Path, protocols: Sequence[TemplateProtocol]) -> N
 
 
 def load_templates(file: str | Path) -> list[TemplateProtocol]:
-    """The protocols that `save_templates` wrote."""
+    """Return the protocols that `save_templates` wrote."""
     with reading(file):
         arrays = read_npz(Path(file))
         return [
@@ -84,15 +84,15 @@ def load_templates(file: str | Path) -> list[TemplateProtocol]:
 
 
 def ijba_splits(folder: str | Path) -> list[int]:
-    """The numbers of the splits in an IJB-A folder: 1..10, or 1..N where it holds fewer."""
+    """Return the numbers of the splits in an IJB-A folder: 1..10, or 1..N where it holds fewer."""
     folder = Path(folder)
     with reading(folder):
         splits = [re.fullmatch(r"split(\d+)", file.name) for file in folder.iterdir() if file.is_dir()]
     found = sorted(int(match[1]) for match in splits if match)
     if not found:
         raise InputError(
-            f"{folder}: no split1, split2, ... there; give the folder that holds the ten splits of IJB-A, or with "
-            "IJB-B and IJB-C the one that holds *_face_tid_mid.txt.",
+            f"{folder}: no split1, split2, ... found; give the folder of the ten splits of IJB-A, or of "
+            "*_face_tid_mid.txt of IJB-B or IJB-C.",
             code="ijba-splits-missing",
             folder=folder,
         )
@@ -107,12 +107,12 @@ def ijba_splits(folder: str | Path) -> list[int]:
 
 
 def read_ijba_split(folder: str | Path, number: int, names: ImageNames | None = None) -> TemplateProtocol:
-    """One split of IJB-A's 1:1 protocol.
+    """Read one split of IJB-A's 1:1 protocol.
 
     Args:
         folder: holds split1..split10, each with verify_metadata_N.csv and verify_comparisons_N.csv.
-        names: names of the embedded images: FILE, or FILE#SIGHTING_ID where one file shows several people. Without
-            them row i of the embeddings is line i of the metadata.
+        names: names of the embedded images: FILE, or FILE#SIGHTING_ID where one file shows several people.
+            Without them row i of the embeddings is line i of the metadata.
     """
     with reading(folder):
         split = Path(folder) / f"split{number}"
@@ -206,8 +206,8 @@ def _ijba_rows(columns: dict[str, list[str]], names: ImageNames | None, file: Pa
     for line, (name, sighting) in enumerate(named, start=2):
         if not by_sighting and sightings.setdefault(name, sighting) != sighting:
             raise InputError(
-                f"{file}: line {line}: {name} shows several people (sightings {sightings[name]} and {sighting}); "
-                f"name the embedded faces FILE#SIGHTING_ID, e.g. {name}#{sighting}.",
+                f"{file}: line {line}: {name} has several sightings ({sightings[name]} and "
+                f"{sighting}); name the embedded faces FILE#SIGHTING_ID, e.g. {name}#{sighting}.",
                 code="ijba-image-several-people",
                 file=file,
                 line=line,
@@ -240,7 +240,7 @@ def _find_templates(
         first = int(np.flatnonzero(unknown.any(axis=1))[0])
         template = given[first][unknown[first]][0]
         raise InputError(
-            f"{pairs}: line {lines[first]} compares template {template}, which has no media in {metadata} "
+            f"{pairs}: line {lines[first]}: template {template} is not in {metadata} "
             f"({len(np.unique(given[unknown])):,} such templates); copy both files again.",
             code="ijb-template-without-media",
             file=pairs,
@@ -271,7 +271,8 @@ def read_ijb_pack(folder: str | Path, n_images: int, names: ImageNames | None = 
         again = np.flatnonzero((table[1:] == table[:-1]).all(axis=1))
         if again.size:
             raise InputError(
-                f"{media_file}: lines {order[again[0]] + 1} and {order[again[0] + 1] + 1} are the same; remove one of them.",
+                f"{media_file}: lines {order[again[0]] + 1} and {order[again[0] + 1] + 1} are the same; "
+                "remove one of them.",
                 code="ijb-lines-repeated",
                 file=media_file,
                 lines=(int(order[again[0]] + 1), int(order[again[0] + 1] + 1)),
@@ -298,7 +299,7 @@ def read_ijb_pack(folder: str | Path, n_images: int, names: ImageNames | None = 
 
 
 def read_detector_scores(folder: str | Path, protocol: TemplateProtocol) -> DoubleArray:
-    """The detector's score of every image from `*_name_5pts_score.txt`, in the order of the media file."""
+    """Return every image's detector score from `*_name_5pts_score.txt`, in media-file order."""
     with reading(folder):
         file = _only_file(Path(folder), "*_name_5pts_score.txt")
         lines = read_lines(file)
@@ -333,8 +334,8 @@ def _pack_rows(listed: Any, n_images: int, names: ImageNames | None, file: Path)
         return np.array([names.row(str(name), f"{file}: line {line}") for line, name in enumerate(listed, 1)])
     if len(listed) != n_images:
         raise InputError(
-            f"{file}: {len(listed):,} images, but the embeddings have {n_images:,} rows; embed exactly these, or "
-            "give --list FILE with the name of every row.",
+            f"{file}: {len(listed):,} images, but the embeddings have {n_images:,} rows; embed exactly "
+            "these, or give --list FILE with the name of every row.",
             code="ijb-images-differ",
             file=file,
             expected=len(listed),

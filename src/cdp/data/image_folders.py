@@ -35,12 +35,12 @@ IMAGE_SUFFIXES = frozenset(
 
 
 def is_image(name: str) -> bool:
-    """Whether a file name ends like that of an image."""
+    """Return whether a file name ends like that of an image."""
     return os.path.splitext(name)[1].lower() in IMAGE_SUFFIXES
 
 
 def read_image_folders(folder: Path) -> Manifest:
-    """The manifest of a folder with one folder per identity; folders may be nested."""
+    """Return the manifest of a folder with one folder per identity; folders may be nested."""
     images: list[tuple[str, str]] = []
     empty: list[str] = []
     _walk(folder, "", images, empty, ())
@@ -90,7 +90,7 @@ def _walk(
 
 
 def from_folders(source: Path, root: str, entries: Iterable[tuple[str, str]]) -> Manifest:
-    """A manifest of (path inside, location) entries; the folder an image is in is its identity.
+    """Return a manifest of (path inside, location) entries; the folder an image is in is its identity.
 
     Images that are all at the top have no identity. Images next to folders of images are refused: their
     identity is unclear.
@@ -125,5 +125,5 @@ def from_folders(source: Path, root: str, entries: Iterable[tuple[str, str]]) ->
 
 
 def _cuts(folder: str) -> list[int]:
-    """Where the folders above end: 0 for the top, and the position of every slash."""
+    """Return where the folders above end: 0 for the top, and the position of every slash."""
     return [0, *(at for at, letter in enumerate(folder) if letter == "/")] if folder else []

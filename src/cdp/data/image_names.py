@@ -12,7 +12,7 @@ from cdp.storage.array_files import read_lines
 
 
 def repeated(names: Iterable[str]) -> list[str]:
-    """The names that occur more than once, in the order of their first occurrence."""
+    """Return the names that occur more than once, in the order of their first occurrence."""
     return [name for name, count in Counter(names).items() if count > 1]
 
 
@@ -30,7 +30,7 @@ def ending_parts(name: str) -> list[str]:
 
 
 def _bare(name: str) -> str:
-    """The name without its file extension, which may stand before or after a `#`: a.jpg#7 and a#7.jpg are both a#7."""
+    """Strip the file extension, before or after a `#`: a.jpg#7 and a#7.jpg both become a#7."""
     folder, slash, file = name.rpartition("/")
     return folder + slash + "#".join(part.rpartition(".")[0] or part for part in file.split("#"))
 
@@ -39,9 +39,9 @@ def _bare(name: str) -> str:
 class ImageNames:
     """The names of the embedded images, to be looked up by any ending of their path.
 
-    `lfw/Ann_Lee/Ann_Lee_0001.jpg` is found as itself, as `Ann_Lee/Ann_Lee_0001.jpg` and as `Ann_Lee_0001.jpg`,
-    as long as only one image ends so. Where no image has the very name, one that differs in nothing but its file
-    extension does: crops are often kept as .png.
+    `lfw/Ann_Lee/Ann_Lee_0001.jpg` is found as itself, as `Ann_Lee/Ann_Lee_0001.jpg` and as
+    `Ann_Lee_0001.jpg`, as long as only one image ends so. Where no image has the very name, one that differs
+    in nothing but its file extension does: crops are often kept as .png.
 
     Attributes:
         names: one per row of the embeddings.
@@ -70,7 +70,7 @@ class ImageNames:
             )
 
     def row(self, name: str, asked_by: str) -> int:
-        """The row of an image.
+        """Return the row of an image.
 
         Args:
             name: the image's path or an ending of it.
@@ -90,8 +90,8 @@ class ImageNames:
             )
         if row < 0:
             raise InputError(
-                f"{asked_by} names {name}, which is not among the {len(self.names):,} images of {self.source}; "
-                "embed it, or take it off the list.",
+                f"{asked_by} names {name}, which is not among the {len(self.names):,} images of "
+                f"{self.source}; embed it, or take it off the list.",
                 code="image-name-unknown",
                 name=name,
                 source=self.source,
@@ -101,5 +101,5 @@ class ImageNames:
 
 
 def read_image_names(file: Path) -> ImageNames:
-    """A list of images, one path per line, in the order of the embeddings."""
+    """Return a list of images, one path per line, in the order of the embeddings."""
     return ImageNames(tuple(line.strip() for line in read_lines(file)), str(file))

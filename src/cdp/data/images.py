@@ -34,7 +34,7 @@ _opening = threading.Lock()
 
 
 def open_images(manifest: Manifest) -> ImageReader:
-    """A reader for the images of a manifest; archives are opened when first needed."""
+    """Return a reader for the images of a manifest; archives are opened when first needed."""
     return ImageReader(manifest)
 
 
@@ -49,16 +49,17 @@ class ImageReader:
         return self.manifest.n_images
 
     def read(self, row: int) -> bytes:
-        """The encoded image of a row; if it cannot be read, the error names its row and location."""
+        """Return the encoded image of a row; if it cannot be read, the error names its row and location."""
         with naming(self.manifest.describe(row), row=row, file=self.manifest.locations[row]):
             return self._source.read(self.manifest.locations[row])
 
     def image(self, row: int, *, color: bool = True, size: int | None = None) -> ByteArray:
-        """The pixels of a row, uint8 (H, W, 3), or (H, W, 1) without color.
+        """Return the pixels of a row, uint8 (H, W, 3), or (H, W, 1) without color.
 
         Args:
             color: three channels if True, else one of gray.
-            size: scale the shorter side to this and cut the middle square out, so H = W = size; as it is if None.
+            size: scale the shorter side to this and cut the middle square out, so H = W = size; as it is if
+                None.
         """
         with naming(self.manifest.describe(row), row=row, file=self.manifest.locations[row]):
             pixels = decode(self._source.read(self.manifest.locations[row]), color=color, size=size)
@@ -82,7 +83,7 @@ class Source:
         return Source, (self.root,)
 
     def read(self, location: str) -> bytes:
-        """The bytes of a file or of an entry in an archive."""
+        """Return the bytes of a file or of an entry in an archive."""
         archive, entry = split_location(location)
         if archive is not None:
             path = os.path.join(self.root, archive)
@@ -138,7 +139,8 @@ def decode(data: bytes, *, color: bool = True, size: int | None = None) -> ByteA
         with _open_image(data) as opened:
             refuse_many_pixels(*opened.size)
             if size is not None:
-                # A JPEG can be decoded at 1/2, 1/4 or 1/8 of its size; twice the target keeps the scaling smooth.
+                # A JPEG can be decoded at 1/2, 1/4 or 1/8 of its size; twice the target keeps the scaling
+                # smooth.
                 opened.draft(mode, (2 * size, 2 * size))
             ImageOps.exif_transpose(opened, in_place=True)
             scaled = _eight_bits(opened).convert(mode)
@@ -181,7 +183,7 @@ class ImageHeader:
 
 
 def read_header(image: bytes | str) -> ImageHeader | None:
-    """The header of an encoded image, or of the image in a file, of which little more is read; None where it cannot be read."""
+    """Read the header of an encoded image or image file; None if it is unreadable."""
     try:
         if isinstance(image, bytes):
             return _header(io.BytesIO(image))
@@ -210,21 +212,21 @@ def _header(stream: IO[bytes]) -> ImageHeader:
 
 
 def image_size(data: bytes) -> tuple[int, int] | None:
-    """(height, width) from the header, upright as its EXIF note says; None where it cannot be read."""
+    """Read (height, width) from the header, upright as EXIF says; None if unreadable."""
     header = read_header(data)
     return None if header is None else (header.upright[1], header.upright[0])
 
 
 def _open_image(data: bytes) -> Image.Image:
-    """The image as its header describes it; no pixel is decoded yet."""
+    """Return the image as its header describes it; no pixel is decoded yet."""
     return _open_stream(io.BytesIO(data), data[:12])
 
 
 def _open_stream(stream: IO[bytes], start: bytes) -> Image.Image:
-    """The same of a stream that starts with these bytes.
+    """Return the same of a stream that starts with these bytes.
 
-    Pillow warns of many pixels, and at twice as many gives up, by a number that the whole process shares. It is out of
-    force only while this header is read.
+    Pillow warns of many pixels, and at twice as many gives up, by a number that the whole process shares. It
+    is out of force only while this header is read.
     """
     from PIL import Image
 
@@ -253,7 +255,7 @@ def _register_heif() -> None:
 
 
 def _renew_lock() -> None:
-    """A thread that exists only in the parent may have held the lock at the moment of the fork."""
+    """Replace a lock that a thread of the parent may have held at the moment of the fork."""
     global _opening
     _opening = threading.Lock()
 

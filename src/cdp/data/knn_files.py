@@ -21,11 +21,11 @@ _CONVERT = "np.savez(file, idx=..., dist=...), short rows filled up with -1"
 
 
 def read_knn(path: str | Path, embeddings: Embeddings | None = None) -> KnnGraph:
-    """The k-NN graph kept in a folder or file; docs/formats.md shows the layouts.
+    """Return the k-NN graph kept in a folder or file; docs/formats.md shows the layouts.
 
-    Other projects store 1 - cosine or the cosine under the same name, with the image itself among its neighbors.
-    With embeddings the ids alone are taken and the similarities measured; without, the numbers in the file
-    must show which of the two they are.
+    Other projects store 1 - cosine or the cosine under the same name, with the image itself among its
+    neighbors. With embeddings the ids alone are taken and the similarities measured; without, the numbers in
+    the file must show which of the two they are.
 
     Args:
         path: a folder written by cdp, an .npz with `idx` and `dist` or with `data`, or an .npy of ids.
@@ -131,7 +131,8 @@ def _read_file(file: Path) -> tuple[AnyArray, AnyArray | None]:
 def _check_rows(file: Path, n_rows: int, embeddings: Embeddings) -> None:
     if n_rows != embeddings.n_images:
         raise InputError(
-            f"{file}: has {n_rows:,} rows, the embeddings {embeddings.n_images:,}; it does not belong to them.",
+            f"{file}: has {n_rows:,} rows, the embeddings {embeddings.n_images:,}; it does not belong to "
+            "them.",
             code="knn-rows-differ",
             file=file,
             expected=embeddings.n_images,
@@ -177,7 +178,7 @@ def _check_ids(file: Path, ids: AnyArray) -> IntArray:
 
 
 def _measure(file: Path, neighbors: IntArray, numbers: AnyArray | None, embeddings: Embeddings) -> KnnGraph:
-    """The graph of these ids with similarities measured here, after a look at the numbers in the file."""
+    """Build the graph of these ids with measured similarities, and check the numbers in the file."""
     from cdp.knn.exact import graph_from_neighbors
     from cdp.knn.pair_similarity import similarities
     from cdp.runtime.runtime import Runtime
@@ -215,7 +216,8 @@ def _as_similarity(file: Path, neighbors: IntArray, numbers: AnyArray) -> FloatA
     if len(meaning) != 1:
         why = "nothing shows" if not meaning else "signs disagree"
         raise InputError(
-            f"{file}: {why} whether its numbers are 1 - cosine or cosine; pass the embeddings it was made from.",
+            f"{file}: {why} whether its numbers are 1 - cosine or cosine; pass the embeddings it was made "
+            "from.",
             code="knn-measure-unclear",
             file=file,
         )
@@ -224,7 +226,7 @@ def _as_similarity(file: Path, neighbors: IntArray, numbers: AnyArray) -> FloatA
 
 
 def _meanings(neighbors: IntArray, numbers: AnyArray, present: BoolArray) -> set[str]:
-    """What the numbers say they are: by their range, by the image's own entry, by the order of a row."""
+    """Infer the kind of numbers from their range, an image's own entry, and the order of a row."""
     values = numbers[present]
     own = numbers[neighbors == np.arange(len(neighbors))[:, None]]
     steps = np.diff(numbers.astype(np.float64), axis=1)[present[:, 1:] & present[:, :-1]]

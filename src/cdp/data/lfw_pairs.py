@@ -43,7 +43,7 @@ class PairList:
         return len(self.same)
 
     def identities(self, n_images: int) -> LongArray | None:
-        """Who every row of the embeddings shows, -1 for rows in no pair; None where the file does not say."""
+        """Return the identity of every row, -1 for rows in no pair; None if the file does not say."""
         if self.people is None:
             return None
         known = np.full(n_images, -1, np.int64)
@@ -67,7 +67,8 @@ def check_pairs(ends: AnyArray, same: BoolArray, source: str, lines: LongArray) 
     if again.size:
         first, second = lines[order[again[0]]], lines[order[again[0] + 1]]
         raise InputError(
-            f"{source}: lines {first} and {second} are the same pair ({again.size:,} such); remove one of them.",
+            f"{source}: lines {first} and {second} are the same pair ({again.size:,} such); remove one of "
+            "them.",
             code="pair-repeated",
             file=source,
             lines=(first, second),
@@ -97,7 +98,7 @@ def contiguous_folds(n_pairs: int, n_folds: int = N_FOLDS) -> LongArray:
 def read_pairs(
     file: str | Path, n_images: int, names: ImageNames | None = None, n_folds: int = N_FOLDS
 ) -> PairList:
-    """The pairs of any of the three kinds of file; `.csv` holds rows, the others name images."""
+    """Return the pairs of any of the three kinds of file; `.csv` holds rows, the others name images."""
     file = Path(file)
     with reading(file):
         if file.suffix.lower() == ".csv":
@@ -105,8 +106,8 @@ def read_pairs(
         first = read_lines(file)[0].split()
         if names is None:
             raise InputError(
-                f"{file} names images, so the embeddings need names too: give --list FILE with one path per row, or "
-                "views that carry paths.txt.",
+                f"{file} names images, so the embeddings need names too: give --list FILE with one path per "
+                "row, or views that carry paths.txt.",
                 code="pairs-need-names",
                 file=file,
             )
@@ -116,7 +117,7 @@ def read_pairs(
 
 
 def read_row_pairs(file: str | Path, n_images: int, n_folds: int = N_FOLDS) -> PairList:
-    """Pairs as row numbers: a header `first_row,second_row,same`, folds of equal size in order."""
+    """Read pairs of row numbers: a header `first_row,second_row,same`, folds of equal size in order."""
     file = Path(file)
     rows = read_csv_rows(file)
     if [name.strip() for name in rows[0]][:3] != ["first_row", "second_row", "same"]:
@@ -223,8 +224,8 @@ def _lfw_image(name: str, number: str, file: str | Path, line: int) -> str:
 def read_two_line_pairs(file: str | Path, names: ImageNames, n_folds: int = N_FOLDS) -> PairList:
     """CALFW's and CPLFW's lists: two lines `image label` per pair, label 0 = different.
 
-    CALFW's label of a same pair is its fold, 1 to 10; its different pairs carry none. Both files list all same
-    pairs before the different ones, so the folds are cut from each kind separately: every fold has both.
+    CALFW's label of a same pair is its fold, 1 to 10; its different pairs carry none. Both files list all
+    same pairs before the different ones, so the folds are cut from each kind separately: every fold has both.
     """
     lines = read_lines(Path(file))
     if len(lines) % 2:

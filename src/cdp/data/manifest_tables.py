@@ -1,4 +1,4 @@
-"""Manifests as tables: CSV or Parquet with the columns `path`, `identity` and, where there is more to say, others."""
+"""Manifests as CSV or Parquet tables with the columns `path`, `identity` and optional others."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Choose = Callable[[Path, list[str]], list[str]]
 
 
 def read_table(path: str | Path, *, root: str | Path | None = None) -> Manifest:
-    """The manifest in a .csv or .parquet file.
+    """Return the manifest in a .csv or .parquet file.
 
     Columns: `path` (needed); `identity`, a whole number or a name (left out: all unknown; empty or -1: this
         one is unknown); `identity_name`, in addition to identity numbers; `turn`, quarter turns. Others are
@@ -57,12 +57,15 @@ def _manifest(file: Path, columns: Columns, root: str | Path | None) -> Manifest
 
 
 def read_columns(file: Path) -> Columns:
-    """The columns of a table that concern a manifest; there is always one called `path`, maybe without rows."""
+    """Read the manifest columns of a table; `path` always exists, possibly without rows."""
     return read_some_columns(file, _wanted_columns)
 
 
 def read_some_columns(file: Path, choose: Choose) -> Columns:
-    """Some columns of a .csv or .parquet table; `choose` is given its path and header, and refuses it if one is missing."""
+    """Read some columns of a .csv or .parquet table.
+
+    `choose` is given path and header, and refuses the table if a column is missing.
+    """
     if file.suffix.lower() not in TABLE_SUFFIXES:
         raise InputError(
             f"{file}: not a table of images; give a .csv or .parquet file.",
@@ -93,8 +96,8 @@ def _read_csv(file: Path, choose: Choose) -> Columns:
                     if not line:
                         continue
                     raise InputError(
-                        f"{file}: line {lines.line_num} has {len(line)} fields, the header has {len(header)}; "
-                        "put a field that contains a comma in double quotes.",
+                        f"{file}: line {lines.line_num} has {len(line)} fields, the header has "
+                        f"{len(header)}; put a field that contains a comma in double quotes.",
                         code="table-fields-differ",
                         file=file,
                         line=lines.line_num,
@@ -141,7 +144,7 @@ def _wanted_columns(file: Path, header: list[str]) -> list[str]:
 def _identities(file: Path, columns: Columns, n_images: int) -> tuple[LongArray, tuple[str, ...] | None]:
     if "identity" not in columns:
         return np.full(n_images, -1, np.int64), None
-    identities, names = number_identities([_identity_text(one) for one in columns["identity"]])
+    identities, names = number_identities([cell_text(one) for one in columns["identity"]])
     called = columns.get("identity_name")
     if called is None or names is not None:
         return identities, names
@@ -160,8 +163,8 @@ def _identities(file: Path, columns: Columns, n_images: int) -> tuple[LongArray,
             continue
         if known[identity] not in ("", name):
             raise InputError(
-                f"{file}: row {row} (counted from 0) calls identity {identity} {name!r}, "
-                f"an earlier row calls it {known[identity]!r}; one of the two is wrong.",
+                f"{file}: row {row} (counted from 0) names identity {identity} {name!r}, an earlier "
+                f"row {known[identity]!r}; correct one of the two.",
                 code="table-identity-named-twice",
                 file=file,
                 row=row,
@@ -172,11 +175,11 @@ def _identities(file: Path, columns: Columns, n_images: int) -> tuple[LongArray,
     return identities, tuple(known)
 
 
-def _identity_text(identity: Any) -> str:
-    """An identity as text; tables that know no missing whole numbers keep them as floats and NaN."""
-    if identity is None or identity != identity:
+def cell_text(value: Any) -> str:
+    """Return a cell as text; tables that know no missing whole numbers keep them as floats and NaN."""
+    if value is None or value != value:
         return ""
-    return str(int(identity)) if isinstance(identity, float) and identity.is_integer() else str(identity)
+    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
 
 
 def number_identities(texts: Sequence[str]) -> tuple[LongArray, tuple[str, ...] | None]:
@@ -237,7 +240,7 @@ def write_table(manifest: Manifest, path: str | Path, *, force: bool = False) ->
 
 
 def write_csv(file: Path, columns: Columns) -> None:
-    """A header and one line per row, UTF-8, quoted where needed."""
+    """Write a header and one line per row, UTF-8, quoted where needed."""
     with file.open("w", encoding="utf-8", newline="") as stream:
         lines = csv.writer(stream, lineterminator="\n")
         lines.writerow(columns)
@@ -245,7 +248,7 @@ def write_csv(file: Path, columns: Columns) -> None:
 
 
 def locations_from(manifest: Manifest, folder: Path) -> Sequence[str]:
-    """The locations as they must be written to be found from another folder."""
+    """Return the locations as they must be written to be found from another folder."""
     root, here = os.path.realpath(manifest.root), os.path.realpath(folder)
     if root == here:
         return manifest.locations

@@ -23,7 +23,7 @@ from cdp.types.manifest import Manifest
 def read_manifest(
     path: str | Path, *, root: str | Path | None = None, skip: str | Path | None = None
 ) -> Manifest:
-    """The manifest of the images at `path`; docs/manifests.md shows every layout.
+    """Read the manifest of the images at `path`, in any layout of docs/formats.md.
 
     Args:
         path: a folder with one folder per identity, or with `list.txt` and `meta.txt`, record files or tar
@@ -31,6 +31,19 @@ def read_manifest(
             `shards-{000..015}.tar`.
         root: what relative paths in a table or list are relative to; its own folder unless given.
         skip: the list of unreadable images that `cdp data check` writes; they are left out.
+
+    Examples:
+        >>> import tempfile
+        >>> from pathlib import Path
+        >>> from PIL import Image
+        >>> from cdp import read_manifest
+        >>> faces = tempfile.TemporaryDirectory()
+        >>> for person in ("anna", "bob"):
+        ...     Path(faces.name, person).mkdir()
+        ...     Image.new("RGB", (8, 8)).save(Path(faces.name, person, "1.png"))
+        >>> read_manifest(faces.name)
+        Manifest: 2 images, 2 identities
+        >>> faces.cleanup()
     """
     with reading(path):
         manifest = _read_images(Path(path), root)
@@ -107,7 +120,7 @@ def _read_file(file: Path, root: str | Path | None) -> Manifest:
 
 
 def _read_list(file: Path, root: str | Path | None) -> Manifest:
-    """The authors' layout: one path per line, and next to it in `meta.txt` one identity per line."""
+    """Return the authors' layout: one path per line, and next to it in `meta.txt` one identity per line."""
     locations = tuple(read_lines(file))
     if "" in locations:
         line = locations.index("") + 1
@@ -145,7 +158,7 @@ def _is_litter(entry: str) -> bool:
 
 
 def _present(manifest: Manifest, file: Path) -> Manifest:
-    """The manifest, if its first image is there: a wrong root is found out before anything is computed."""
+    """Return the manifest if its first image exists, so that a wrong root is found before any work."""
     archive, _ = split_location(manifest.locations[0])
     first = os.path.join(manifest.root, manifest.locations[0])
     if not os.path.exists(first) and not (archive and os.path.exists(os.path.join(manifest.root, archive))):
@@ -179,7 +192,7 @@ def _refuse_repeats(manifest: Manifest, path: str) -> None:
 
 
 def leave_out(manifest: Manifest, unreadable: str | Path) -> Manifest:
-    """The manifest without the images listed in a file that `cdp data check` wrote."""
+    """Return the manifest without the images listed in a file that `cdp data check` wrote."""
     file = Path(unreadable)
     gone = {_absolute(str(file.parent), location) for location in read_columns(file)["path"]}
     # Most rows differ in the last part of the path already; only the others are worth resolving.
@@ -193,7 +206,7 @@ def leave_out(manifest: Manifest, unreadable: str | Path) -> Manifest:
 
 
 def without_unreadable(manifest: Manifest, bad_rows: Iterable[int]) -> Manifest:
-    """The manifest without some rows, in the same order."""
+    """Return the manifest without some rows, in the same order."""
     kept = np.ones(manifest.n_images, np.bool_)
     kept[list(bad_rows)] = False
     if not kept.any():
@@ -206,7 +219,7 @@ def _absolute(root: str, location: str) -> str:
 
 
 def merge_manifests(manifests: Sequence[Manifest]) -> Manifest:
-    """All images one after another: for training on all true labels, the bound that CDP is compared with.
+    """Concatenate all images, to train on all true labels, the upper bound.
 
     Identities are matched by name where every manifest has names, else by number.
     """

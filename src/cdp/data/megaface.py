@@ -30,7 +30,7 @@ class ProbeList:
 
 
 def read_probe_list(file: str | Path) -> ProbeList:
-    """The probe list, JSON `{"path": [...], "id": [...]}`."""
+    """Return the probe list, JSON `{"path": [...], "id": [...]}`."""
     paths, identities = _read_json_lists(Path(file), ("path", "id"))
     if len(paths) != len(identities):
         raise InputError(
@@ -44,12 +44,12 @@ def read_probe_list(file: str | Path) -> ProbeList:
 
 
 def read_distractor_list(file: str | Path) -> tuple[str, ...]:
-    """A distractor list, JSON `{"path": [...]}`."""
+    """Return a distractor list, JSON `{"path": [...]}`."""
     return tuple(_read_json_lists(Path(file), ("path",))[0])
 
 
 def _read_json_lists(file: Path, keys: Sequence[str]) -> list[list[str]]:
-    """The lists of these names; the first of them holds every image once."""
+    """Return the lists of these names; the first of them holds every image once."""
     with reading(file):
         text = read_bytes(file)
     try:
@@ -86,7 +86,7 @@ def _read_json_lists(file: Path, keys: Sequence[str]) -> list[list[str]]:
 
 
 def read_noise_list(file: str | Path) -> frozenset[str]:
-    """The names on a noise list: one per line, or the second of two tab columns; `#` starts a comment."""
+    """Read the names of a noise list: one per line, or in the second tab column; `#` is a comment."""
     names = set()
     for line in read_lines(Path(file)):
         if line.strip() and not line.lstrip().startswith("#"):
@@ -96,12 +96,12 @@ def read_noise_list(file: str | Path) -> frozenset[str]:
 
 
 def is_noisy(paths: Sequence[str], noise: frozenset[str]) -> BoolArray:
-    """Which images are on a noise list; a name there may be a whole path or any ending of it."""
+    """Return which images are on a noise list; a name there may be a whole path or any ending of it."""
     return np.array([any(ending in noise for ending in ending_parts(path)) for path in paths], bool)
 
 
 def read_feature(file: str | Path) -> FloatArray:
-    """One feature vector, float32 (D,): four int32 (D, 1, 4, 5), then D float32, little-endian."""
+    """Read one feature vector, float32 (D,): four int32 (D, 1, 4, 5), then D float32, little-endian."""
     with reading(Path(file)):
         content = read_bytes(Path(file))
     if len(content) < _HEADER_BYTES:
@@ -122,8 +122,8 @@ def read_feature(file: str | Path) -> FloatArray:
         )
     if len(content) != _HEADER_BYTES + 4 * rows:
         raise InputError(
-            f"{file}: {len(content):,} bytes for {rows} float32 values, {_HEADER_BYTES + 4 * rows:,} expected; "
-            "copy or write it again.",
+            f"{file}: {len(content):,} bytes for {rows} float32 values, {_HEADER_BYTES + 4 * rows:,} "
+            "expected; copy or write it again.",
             code="feature-size-wrong",
             file=file,
             expected=_HEADER_BYTES + 4 * rows,
@@ -133,7 +133,7 @@ def read_feature(file: str | Path) -> FloatArray:
 
 
 def read_features(folder: str | Path, paths: Sequence[str], suffix: str = ".bin") -> Embeddings:
-    """The feature vectors of some images, in the order of `paths`.
+    """Return the feature vectors of some images, in the order of `paths`.
 
     Args:
         folder: where the feature files are stored, in the same tree as the images.

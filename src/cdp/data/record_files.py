@@ -30,7 +30,7 @@ class RecordFile:
         self.keys, self.offsets = read_index(self.path.with_suffix(".idx"))
 
     def read(self, entry: str) -> bytes:
-        """The encoded image with key `entry`."""
+        """Return the encoded image with key `entry`."""
         key = int(entry) if entry.isdecimal() and len(entry) < 19 else -1
         at = int(np.searchsorted(self.keys, key))
         if at == len(self.keys) or self.keys[at] != key:
@@ -51,7 +51,7 @@ class RecordFile:
         return image
 
     def payload(self, key: int, offset: int) -> bytes:
-        """What was written as one record at `offset`; parts are joined with the magic they were cut at."""
+        """Return one record at `offset`; its parts are joined by the magic at which they were cut."""
         parts: list[bytes] = []
         while True:
             magic, word = FRAME.unpack(self._file.read(offset, FRAME.size))
@@ -59,8 +59,8 @@ class RecordFile:
             expected = (MIDDLE, LAST) if parts else (WHOLE, FIRST)
             if magic != MAGIC or kind not in expected:
                 raise InputError(
-                    f"{self.path}!{key}: there is no record at byte {offset:,}; the file is damaged, or "
-                    f"{self.path.with_suffix('.idx').name} belongs to another one: copy both again.",
+                    f"{self.path}!{key}: no record at byte {offset:,}; the file is damaged or "
+                    f"{self.path.with_suffix('.idx').name} belongs to another one; copy both again.",
                     code="record-not-at-offset",
                     file=self.path,
                     key=key,
@@ -72,7 +72,7 @@ class RecordFile:
             offset += FRAME.size + length + -length % 4
 
     def unpack(self, key: int, payload: bytes) -> tuple[float, bytes]:
-        """(label, encoded image) of a payload; several labels count as the first of them."""
+        """Split a payload into (label, encoded image); of several labels the first counts."""
         if len(payload) < HEADER.size:
             raise InputError(
                 f"{self.path}!{key}: a record of {len(payload)} bytes is too short to be an image.",
@@ -96,11 +96,12 @@ class RecordFile:
         return label, payload[start:]
 
     def images(self) -> tuple[LongArray, LongArray]:
-        """(keys, identities) of all images, in the order of the keys, without reading the images.
+        """Return (keys, identities) of all images, in the order of the keys, without reading the images.
 
-        InsightFace files open with a header under key 0 and end with one record per identity; both kinds carry
-        labels and no image, and no image does. The header's own counters are float32 and wrong beyond 2^24, so they
-        only serve to notice an index that was cut short. Files of im2rec have no header: every key is an image.
+        InsightFace files open with a header under key 0 and end with one record per identity; both kinds
+        carry labels and no image, and no image does. The header's own counters are float32 and wrong beyond
+        2^24, so they only serve to notice an index that was cut short. Files of im2rec have no header: every
+        key is an image.
         """
         lengths, labels, n_labels = self._scan()
         without_image = (n_labels > 0) & (lengths == HEADER.size + 4 * n_labels)
@@ -148,8 +149,8 @@ class RecordFile:
         if records.size:
             others = f" (and {records.size - 1:,} more)" if records.size > 1 else ""
             raise InputError(
-                f"{self.path}: key {self.keys[records[0]]}{others}: {why}; the file is cut short, or "
-                f"{self.path.with_suffix('.idx').name} belongs to another one: copy both again.",
+                f"{self.path}: key {self.keys[records[0]]}{others}: {why}; the file is truncated or "
+                f"{self.path.with_suffix('.idx').name} belongs to another one; copy both again.",
                 code=code,
                 file=self.path,
                 key=self.keys[records[0]],
@@ -166,8 +167,8 @@ class RecordFile:
         is_cut = ends + -ends % 4 < self._file.size
         if announced < EXACT_IN_FLOAT32 and n_images < announced - 1 and is_cut:
             raise InputError(
-                f"{self.path.with_suffix('.idx')}: lists {n_images:,} of {int(announced) - 1:,} images and ends "
-                "before the record file does; it is cut short, copy it again.",
+                f"{self.path.with_suffix('.idx')} is truncated: it lists {n_images:,} of "
+                f"{int(announced) - 1:,} images; copy it again.",
                 code="record-index-cut-short",
                 file=self.path.with_suffix(".idx"),
                 expected=int(announced) - 1,
@@ -179,7 +180,8 @@ class RecordFile:
         odd = np.flatnonzero(~finite | (np.floor(np.where(finite, labels, 0.5)) != labels) | (labels < -1))
         if odd.size:
             raise InputError(
-                f"{self.path}: key {keys[odd[0]]} has the label {labels[odd[0]]:g}, which is no identity number.",
+                f"{self.path}: key {keys[odd[0]]} has the label {labels[odd[0]]:g}, which is no identity "
+                "number.",
                 code="record-label-not-whole",
                 file=self.path,
                 key=keys[odd[0]],
@@ -196,7 +198,7 @@ class RecordFile:
 
 
 def read_index(file: Path) -> tuple[LongArray, LongArray]:
-    """(keys, byte offsets) from an .idx file, sorted by key."""
+    """Read (keys, byte offsets) from an .idx file, sorted by key."""
     if not file.is_file():
         raise InputError(
             f"{file}: missing; a record file is read with the .idx file next to it, copy both.",

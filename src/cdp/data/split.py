@@ -1,4 +1,7 @@
-"""The identity split: a labeled part, unlabeled parts and test parts that share no identity; rotations as identities of their own."""
+"""Split by identity: labeled, unlabeled and test parts without common identities.
+
+Rotations count as identities of their own.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,7 @@ _TESTS = ("validation", "probes", "distractors")
 
 
 class _SplitSettings(msgspec.Struct):
-    """What of a split's card is needed to read its parts: their counts by name, and the ending of their tables."""
+    """Fields of a split's card needed to read its parts: counts by name, and the table suffix."""
 
     parts: dict[str, dict[str, int]]
     suffix: Literal[".csv", ".parquet"]
@@ -50,7 +53,7 @@ class Split:
     made_from: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     def parts(self) -> Iterator[tuple[str, Manifest]]:
-        """(name, manifest) of every part that there is."""
+        """Return (name, manifest) of every part."""
         yield "labeled", self.labeled
         width = len(str(len(self.unlabeled)))
         for number, part in enumerate(self.unlabeled, start=1):
@@ -85,7 +88,7 @@ class Split:
 
     @classmethod
     def load(cls, path: str | Path) -> Split:
-        """The parts from a folder that `save` wrote."""
+        """Return the parts from a folder that `save` wrote."""
         from cdp.storage.artifacts import read_card, read_settings
 
         folder = Path(path)
@@ -129,7 +132,7 @@ def split_by_identity(
     seed: int = 0,
     family: npt.ArrayLike | None = None,
 ) -> Split:
-    """Parts of a manifest that share no identity, balanced by images.
+    """Split a manifest by identity into parts balanced by images.
 
     Validation, probes and distractors are taken out first, as shares of all images. `labeled` is the labeled
     share of what remains, and the rest makes equal unlabeled parts: so 1/11 and 10 give eleven equal parts
@@ -148,6 +151,14 @@ def split_by_identity(
         seed: which of the equally good splits.
         family: one value per row; rows of one value stay together. Otherwise identities that share a
             picture, such as its rotations, stay together.
+
+    Examples:
+        >>> import numpy as np
+        >>> from cdp import Manifest, split_by_identity
+        >>> images = Manifest(tuple(f"{row}.jpg" for row in range(60)), np.arange(60) // 3)
+        >>> split = split_by_identity(images, labeled=1 / 4, unlabeled_parts=3)
+        >>> split.labeled.n_images, [part.n_images for part in split.unlabeled]
+        (15, [15, 15, 15])
     """
     shares = _shares(labeled, unlabeled_parts, validation, probes, distractors)
     _check_identities(manifest)
@@ -159,8 +170,8 @@ def split_by_identity(
         if not kept.any():
             n_families = int(family_of.max()) + 1
             raise InputError(
-                f"{name} would be empty: {n_families:,} identities (or families) do not fill {len(shares)} parts "
-                "of these shares; ask for fewer parts or larger shares.",
+                f"{name} would be empty: {n_families:,} identities (or families) cannot fill "
+                f"{len(shares)} parts; use fewer parts or larger shares.",
                 code="split-part-empty",
                 part=name,
             )
@@ -215,8 +226,8 @@ def _shares(
         )
     if (labeled == 1) != (unlabeled_parts == 0):
         raise InputError(
-            f"labeled={labeled:g} with unlabeled_parts={unlabeled_parts}: everything is labeled exactly if there "
-            "are no unlabeled parts.",
+            f"labeled={labeled:g} with unlabeled_parts={unlabeled_parts}: everything is labeled exactly if "
+            "there are no unlabeled parts.",
             code="split-labeled-and-parts-differ",
             labeled=labeled,
             unlabeled_parts=unlabeled_parts,
@@ -224,7 +235,8 @@ def _shares(
     remains = 1 - validation - probes - distractors
     if remains <= 0:
         raise InputError(
-            f"validation, probes and distractors take {1 - remains:g} of all images; leave something for the rest.",
+            f"validation, probes and distractors take {1 - remains:g} of all images; leave something for the "
+            "rest.",
             code="split-shares-too-large",
             found=1 - remains,
         )
@@ -286,7 +298,7 @@ def _assign(manifest: Manifest, family_of: LongArray, shares: dict[str, float], 
 
 
 def rotated(manifest: Manifest) -> Manifest:
-    """Every image four times, turned by 0, 90, 180 and 270 degrees, each turn of an identity being its own.
+    """Return every image turned by 0, 90, 180 and 270 degrees, each turn as an identity of its own.
 
     Row r + t n is row r turned t times counterclockwise; identity i becomes 4 i + t. The four stay one family
     (see `families`), so that a split keeps them in one part.
@@ -311,7 +323,7 @@ def rotated(manifest: Manifest) -> Manifest:
 
 
 def families(manifest: Manifest) -> LongArray:
-    """Which identities must not be parted because they share a picture: a family number per row, int64 (n,).
+    """Return a family number per row, int64 (n,), for identities that share a picture.
 
     Two identities are of one family if some picture belongs to both, as with rotations; families grow along
     such ties. Without shared pictures every identity is its own family. Images without identity get -1.

@@ -52,10 +52,10 @@ class VerificationPack:
 
 
 def read_verification_pack(file: str | Path) -> VerificationPack:
-    """A pack through an unpickler that knows byte arrays, numbers and nothing else.
+    """Return a pack through an unpickler that knows byte arrays, numbers and nothing else.
 
-    An ordinary unpickler runs whatever a file asks it to run. This one knows the few names needed for bytes and
-    NumPy arrays and refuses every other, so a hostile file ends in an error before anything is called.
+    An ordinary unpickler runs whatever a file asks it to run. This one knows the few names needed for bytes
+    and NumPy arrays and refuses every other, so a hostile file ends in an error before anything is called.
     """
     file = Path(file)
     with reading(file):
@@ -165,7 +165,7 @@ def _scalar(number: Any, content: Any) -> Any:
 
 
 def _encode(text: Any, encoding: Any = "latin1") -> bytes:
-    """How old protocols spell bytes; any other codec than latin1 is refused."""
+    """Return how old protocols spell bytes; any other codec than latin1 is refused."""
     if not isinstance(text, str) or encoding not in ("latin1", "latin-1"):
         raise _RefusedError("an encoding other than latin1")
     return text.encode("latin1")
@@ -215,8 +215,8 @@ class _RestrictedUnpickler(pickle.Unpickler):
 def _check_memo(data: bytes) -> None:
     """Refuse a pickle that numbers what it remembers higher than it has bytes.
 
-    Whoever writes pickles counts from 0. The unpickler makes room up to the highest number, so that nine bytes could
-    take gigabytes.
+    Whoever writes pickles counts from 0. The unpickler makes room up to the highest number, so that nine
+    bytes could take gigabytes.
     """
     for opcode, argument, _ in pickletools.genops(data):
         if opcode.name in ("PUT", "BINPUT", "LONG_BINPUT") and int(argument or 0) > len(data):
@@ -236,7 +236,8 @@ def _restricted_load(file: Path, data: bytes) -> Any:
             file=file,
         ) from None
     except (
-        pickle.UnpicklingError, EOFError, ValueError, TypeError, AttributeError, IndexError, KeyError, ImportError, MemoryError,
+        pickle.UnpicklingError, EOFError, ValueError, TypeError, AttributeError, IndexError, KeyError,
+        ImportError, MemoryError,
         OverflowError, RecursionError,
     ):  # fmt: skip
         raise InputError(

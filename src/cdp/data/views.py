@@ -44,7 +44,7 @@ class _Parts:
 
 
 def read_views(path: str | Path, *, dim: int | None = None, base: str | None = None) -> Views:
-    """The views kept in a folder or file; docs/formats.md shows the layouts.
+    """Return the views kept in a folder or file; docs/formats.md shows the layouts.
 
     Args:
         path: a folder (`base.npy` + `committee/`, or `features/*.bin`), or one .npz, .parquet, .npy or .bin.
@@ -76,7 +76,7 @@ def read_views(path: str | Path, *, dim: int | None = None, base: str | None = N
 
 
 def looks_like_views(path: str | Path) -> bool:
-    """Whether a path holds embeddings rather than images or a table of images."""
+    """Return whether a path holds embeddings rather than images or a table of images."""
     file = Path(path)
     if file.is_dir():
         return (
@@ -133,7 +133,7 @@ def _open_bin(file: Path, n_rows: int | None, counted_in: Path | None, dim: int 
         if n_rows is not None and size != 4 * dim * n_rows:
             raise InputError(
                 f"{file}: {size // (4 * dim):,} rows of {dim} values, but {counted_in} has {n_rows:,}; "
-                "they are not about the same images, or dim= is wrong.",
+                "give files of the same images, or correct dim=.",
                 code="bin-rows-differ",
                 file=file,
                 expected=n_rows,
@@ -143,14 +143,15 @@ def _open_bin(file: Path, n_rows: int | None, counted_in: Path | None, dim: int 
         n_rows = size // (4 * dim)
     if n_rows is None:
         raise InputError(
-            f"{file}: raw numbers of unknown row length; pass dim=, or add a meta.txt with one line per image.",
+            f"{file}: raw numbers of unknown row length; pass dim=, or add a meta.txt with one line per "
+            "image.",
             code="bin-dim-unknown",
             file=file,
         )
     if size % (4 * n_rows):
         raise InputError(
-            f"{file}: {size:,} bytes do not divide into the {n_rows:,} float32 rows counted in {counted_in}; "
-            "it is cut short or about other images.",
+            f"{file}: {size:,} bytes are not {n_rows:,} float32 rows (the number in {counted_in}); it "
+            "is truncated or of other images; copy it again.",
             code="bin-size-not-divisible",
             file=file,
             found=size,
@@ -183,8 +184,8 @@ def _read_folder(folder: Path, dim: int | None, base: str | None) -> _Parts:
         return _read_models(models[base_name], members, folder, dim)
     found = ", ".join(sorted(file.name for file in folder.iterdir())[:10]) or "nothing"
     raise InputError(
-        f"{folder}: no base.npy; a folder of views holds base.npy, committee/NAME.npy and, if known, identities.npy "
-        f"(found: {found}).",
+        f"{folder}: no base.npy; a folder of views holds base.npy, committee/NAME.npy and, if known, "
+        f"identities.npy (found: {found}).",
         code="views-base-missing",
         folder=folder,
     )
@@ -210,7 +211,7 @@ def _model_files(folder: Path) -> dict[str, Path]:
 
 
 def _in_card_order(folder: Path, members: Mapping[str, Path]) -> dict[str, Path]:
-    """The members as the card lists them, then those it does not know; sorted by name without a card."""
+    """Order the members as on the card, then unknown ones; sorted by name without a card."""
     from cdp.storage.artifacts import read_card, read_settings
 
     card_file = folder / "card.json"
@@ -300,13 +301,13 @@ def _lines(file: Path) -> list[str]:
 
 
 def read_identities(file: Path) -> AnyArray:
-    """One identity per image from .npy or text, numbers or names; -1 where unknown."""
+    """Read one identity per image from .npy or text, numbers or names; -1 where unknown."""
     with reading(file):
         return _number_names(_stored_identities(file))
 
 
 def read_label_numbers(file: Path) -> AnyArray:
-    """One label per image from .npy or text; whole numbers, -1 = discarded."""
+    """Read one label per image from .npy or text; whole numbers, -1 = discarded."""
     with reading(file):
         stored = _stored_identities(file)
         if stored.dtype.kind == "U":
@@ -320,10 +321,10 @@ def read_label_numbers(file: Path) -> AnyArray:
 
 
 def read_identity_names(path: str | Path) -> AnyArray | None:
-    """The identities of views or of an identities file as they are written there; None where they are numbers.
+    """Return the identity names of views or of an identities file; None if they are numbers.
 
-    Views number the names of each file by themselves, so number 3 of one file and number 3 of another may be two
-    people. Names that are the same in both files are one person.
+    Views number the names of each file by themselves, so number 3 of one file and number 3 of another may be
+    two people. Names that are the same in both files are one person.
     """
     file: Path | None = Path(path)
     stored = None
@@ -373,7 +374,7 @@ def _stored_identities(file: Path) -> AnyArray:
 
 
 def _number_names(identities: AnyArray) -> AnyArray:
-    """Names as numbers, so that -1 among names still means unknown; numbers as they are."""
+    """Convert names to numbers, with -1 still unknown; numbers stay as they are."""
     if identities.dtype.kind not in "US":
         return identities
     return number_identities(identities.astype(str).ravel().tolist())[0].reshape(identities.shape)
@@ -445,7 +446,7 @@ def _parquet_images(file: Path, table: Any) -> tuple[AnyArray | None, list[str] 
 
 
 def _parquet_column(file: Path, table: Any, names: tuple[str, str]) -> Any:
-    """The column of either name; None if there is none."""
+    """Return the column of either name; None if there is none."""
     found = [name for name in names if name in table.schema_arrow.names]
     if len(found) > 1:
         raise InputError(
@@ -475,7 +476,7 @@ def _parquet_identities(column: Any) -> AnyArray:
 
 
 def _parquet_matrix(file: Path, table: Any, name: str) -> AnyArray:
-    """One list column as an array, filled batch by batch so that it is in memory once."""
+    """Read one list column into an array, batch by batch, so that it is in memory once."""
     matrix: AnyArray | None = None
     start = 0
     for batch in table.iter_batches(batch_size=8192, columns=[name]):
@@ -488,8 +489,8 @@ def _parquet_matrix(file: Path, table: Any, name: str) -> AnyArray:
         odd = np.flatnonzero(lengths != width)
         if odd.size:
             raise InputError(
-                f"{file}: row {start + odd[0]} (counted from 0) of column {name!r} has {lengths[odd[0]]} "
-                f"values where others have {width}; remove this image or embed it again.",
+                f"{file}: row {start + odd[0]} (counted from 0) of column {name!r} has "
+                f"{lengths[odd[0]]} values, other rows have {width}; remove or embed this image again.",
                 code="parquet-row-length-differs",
                 file=file,
                 row=start + odd[0],

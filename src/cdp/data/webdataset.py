@@ -24,12 +24,12 @@ _MOST_SHARDS = 10**6
 
 
 def has_pattern(path: str) -> bool:
-    """Whether a path stands for several: `{000..015}`, `{a,b}`, `*`, `?` or `[ab]`."""
+    """Return whether a path stands for several: `{000..015}`, `{a,b}`, `*`, `?` or `[ab]`."""
     return bool(_BRACES.search(path)) or glob.has_magic(path)
 
 
 def shards_of(pattern: str) -> list[Path]:
-    """The .tar files that a pattern names; every name that braces spell out must be there."""
+    """Return the .tar files that a pattern names; every name that braces spell out must be there."""
     shards: list[Path] = []
     for spelled in _expand(pattern):
         found = sorted(glob.glob(spelled)) if glob.has_magic(spelled) else [spelled]
@@ -84,10 +84,10 @@ def _expand(pattern: str) -> list[str]:
 
 
 def read_shards(shards: Sequence[Path]) -> Manifest:
-    """The manifest of tar shards, in their order and the order inside.
+    """Return the manifest of tar shards, in their order and the order inside.
 
-    The text in `key.cls` is the identity of `key.jpg`; a number, or a name. Shards without any `.cls` are read
-    like folders: the folder an image is in is its identity.
+    The text in `key.cls` is the identity of `key.jpg`; a number, or a name. Shards without any `.cls` are
+    read like folders: the folder an image is in is its identity.
     """
     root = os.path.commonpath([shard.absolute().parent for shard in shards])
     entries: list[tuple[str, str]] = []
@@ -103,7 +103,8 @@ def read_shards(shards: Sequence[Path]) -> Manifest:
             if is_image(entry):
                 if key in images:
                     raise InputError(
-                        f"{shard}: {images[key]} and {entry} share the key {key}; one image per key is needed.",
+                        f"{shard}: {images[key]} and {entry} share the key {key}; one image per key is "
+                        "needed.",
                         code="shard-key-repeated",
                         file=shard,
                         key=key,
@@ -135,7 +136,7 @@ def read_shards(shards: Sequence[Path]) -> Manifest:
 
 
 def _key(entry: str) -> tuple[str, str]:
-    """(key, ending): the key reaches to the first dot of the file name."""
+    """Return (key, extension); the key ends at the first dot of the file name."""
     folder, slash, name = entry.rpartition("/")
     stem, _, kind = name.partition(".")
     return f"{folder}{slash}{stem}", kind

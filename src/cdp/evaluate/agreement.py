@@ -16,10 +16,11 @@ from cdp.types.arrays import DoubleArray, IntArray
 
 
 def agreement(graphs: Sequence[KnnGraph], runtime: Runtime | None = None) -> DoubleArray:
-    """The share of the row graph's edges that are also edges of the column's graph.
+    """Return the share of the row graph's edges that are also edges of the column's graph.
 
-    An edge is an unordered pair, in a graph if either image is among the other's neighbors, as for candidate pairs.
-    The diagonal is 1; rows and columns differ, because graphs with the same k still have unlike numbers of edges.
+    An edge is an unordered pair, in a graph if either image is among the other's neighbors, as for candidate
+    pairs. The diagonal is 1; rows and columns differ, because graphs with the same k still have unlike
+    numbers of edges.
 
     Args:
         graphs: graphs over the same images, base first.
@@ -47,7 +48,7 @@ def agreement(graphs: Sequence[KnnGraph], runtime: Runtime | None = None) -> Dou
 
 @kernel
 def _count_common(ids: IntArray, others: IntArray) -> int:
-    """How many pairs are in both of two sorted lists."""
+    """Return how many pairs are in both of two sorted lists."""
     row, column, n_common = 0, 0, 0
     while row < len(ids) and column < len(others):
         one = (np.int64(ids[row, 0]) << 32) + ids[row, 1]

@@ -1,8 +1,8 @@
 """Confidence intervals by resampling identities, and the paired comparison of two networks.
 
 Pairs of one person rise and fall together, so resampling pairs would give far too narrow intervals. Here
-identities are drawn with replacement. The pairs of one person count as often as the person was drawn; a pair of
-two people counts as often as one was drawn times as often as the other was.
+identities are drawn with replacement. The pairs of one person count as often as the person was drawn; a pair
+of two people counts as often as one was drawn times as often as the other was.
 """
 
 from __future__ import annotations
@@ -33,7 +33,8 @@ class Comparison:
         figure: of the network measured.
         against: of the other network.
         interval: of the difference; None without resampling.
-        verdict: `better`, `worse`, or `no significant difference` where the interval holds zero; None without one.
+        verdict: `better`, `worse`, or `no significant difference` where the interval holds zero; None without
+            one.
     """
 
     name: str
@@ -45,7 +46,7 @@ class Comparison:
 
 
 def draw_identities(n_identities: int, seed: int, replicate: int) -> DoubleArray:
-    """How often every identity is drawn in one resampling, float64 (n,); the same for all networks."""
+    """Return how often every identity is drawn in one resampling, float64 (n,); the same for all networks."""
     generator = np.random.default_rng([seed, replicate])
     drawn = generator.integers(0, n_identities, n_identities)
     return np.bincount(drawn, minlength=n_identities).astype(np.float64)
@@ -68,7 +69,7 @@ def check_replicates(replicates: int) -> None:
 
 
 def interval(values: DoubleArray) -> Interval | None:
-    """The middle 95 % of a figure's resamplings; None where there are none, or most are undefined."""
+    """Return the middle 95 % of a figure's resamplings; None where there are none, or most are undefined."""
     defined = values[np.isfinite(values)]
     if len(defined) < max(1, len(values) // 2):
         return None
@@ -85,7 +86,7 @@ def compare(
     *,
     lower_is_better: bool = False,
 ) -> Comparison:
-    """The difference of two networks' figures and whether it is significant; both resampled with one seed."""
+    """Compare two networks' figures under the same resamplings: difference and significance."""
     difference = interval(replicates - against_replicates)
     verdict = None
     if difference is not None:

@@ -1,4 +1,4 @@
-"""Identification by MegaFace's protocol: is the mate closer to the probe than all, or all but r-1, distractors?"""
+"""Identification by MegaFace's protocol: rank of the mate among the distractors."""
 
 from __future__ import annotations
 
@@ -44,7 +44,8 @@ class RankRate:
 class Identification:
     """Everything counted: for each ordered pair (probe, mate), how many distractors come before the mate.
 
-    A distractor comes before the mate if it is at least as similar to the probe: ties count against the network.
+    A distractor comes before the mate if it is at least as similar to the probe: ties count against the
+    network.
 
     Attributes:
         pairs: probe, mate and identity of every pair.
@@ -74,7 +75,7 @@ class Identification:
         return float((self.n_better[size] < rank).mean())
 
     def cmc(self, size: int = -1) -> tuple[LongArray, DoubleArray]:
-        """The whole curve: ranks at which it rises, and the rates it rises to."""
+        """Return the whole curve: ranks at which it rises, and the rates it rises to."""
         ranks, counts = np.unique(self.n_better[size] + 1, return_counts=True)
         return ranks, np.cumsum(counts) / self.n_better.shape[1]
 
@@ -115,7 +116,7 @@ def growing_sizes(n_distractors: int) -> tuple[int, ...]:
 
 
 def mate_pairs(identities: npt.ArrayLike) -> MatePairs:
-    """Every ordered pair of probes of one identity; probes without a mate are an error that names them."""
+    """Return every ordered pair of probes of one identity; probes without a mate are an error."""
     numbers = np.asarray(identities)
     if numbers.ndim != 1 or not len(numbers):
         raise InputError(
@@ -134,8 +135,8 @@ def mate_pairs(identities: npt.ArrayLike) -> MatePairs:
     if alone.size:
         shown = ", ".join(str(name) for name in names[counts == 1][:5])
         raise InputError(
-            f"Identification: probes without a mate ({name_rows(alone)}; identities {shown}"
-            f"{', ...' if alone.size > 5 else ''}); every probe needs another image of its identity.",
+            f"Identification: probes {name_rows(alone)} have no second image of their identity "
+            f"({shown}{', ...' if alone.size > 5 else ''}); remove them, or add images.",
             code="probes-without-mate",
             row=alone[0],
             count=alone.size,
@@ -157,9 +158,9 @@ def check_distractors(identities: npt.ArrayLike, distractor_identities: npt.Arra
         people = np.unique(theirs[rows])
         shown = ", ".join(str(person) for person in people[:5])
         raise InputError(
-            f"Identification: distractors ({name_rows(rows)}) show identities of the probes ({shown}"
-            f"{', ...' if len(people) > 5 else ''}); leave these out, or, if the two are numbered separately, "
-            "give the distractors without identities.",
+            f"Identification: distractors {name_rows(rows)} have identities of the probes "
+            f"({shown}{', ...' if len(people) > 5 else ''}); remove them, or give distractors without "
+            "identities.",
             code="distractors-show-probes",
             row=rows[0],
             count=len(rows),
@@ -182,14 +183,14 @@ def measure_identification(
 ) -> Identification:
     """Rank of every mate among distractors, by MegaFace's protocol.
 
-    For every identity and every ordered pair (probe p, mate g): rank = 1 + #{d: s(p, d) >= s(p, g)}. Other mates
-    are not in the gallery. Rank-r rate = share of pairs with rank <= r.
+    For every identity and every ordered pair (probe p, mate g): rank = 1 + #{d: s(p, d) >= s(p, g)}. Other
+    mates are not in the gallery. Rank-r rate = share of pairs with rank <= r.
 
     Args:
         probes: embeddings of the probes; all other probes of its identity are a probe's mates.
         identities: who every probe shows, numbers or names.
-        distractors: embeddings of other people; a sequence of them measures every one as a list of its own, as
-            the devkit's lists of 10 ... 1,000,000 are.
+        distractors: embeddings of other people; a sequence of them measures every one as a list of its own,
+            as the devkit's lists of 10 ... 1,000,000 are.
         distractor_identities: where known, so that no identity is both.
         sizes: also measure with these numbers of distractors, drawn at random, the larger draws holding the
             smaller [10, 100, ..., all]; not with a sequence.
@@ -252,7 +253,7 @@ def _check_sizes(sizes: Sequence[int] | None, n_distractors: int) -> tuple[int, 
 
 
 def _draw_stages(sizes: tuple[int, ...], seed: int) -> list[LongArray]:
-    """Which distractors join at every size; drawn, because the first ten of a file may be one person."""
+    """Draw the distractors of every size at random, because the first ten may be one person."""
     if len(sizes) == 1:
         return [np.arange(sizes[0])]
     order = np.random.default_rng(seed).permutation(sizes[-1])

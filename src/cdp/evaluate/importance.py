@@ -33,9 +33,9 @@ def permutation_importance(
 ) -> list[Importance]:
     """For every input block, how far average precision falls when its columns are shuffled among the pairs.
 
-    The columns of a block move together, so each pair gets the block of some other pair, whole. Average precision
-    asks for the order of the pairs only: accuracy would depend on a threshold, and near certainty it would not
-    move at all. Blocks that repeat one another each look less important than they are together.
+    The columns of a block move together, so each pair gets the block of some other pair, whole. Average
+    precision asks for the order of the pairs only: accuracy would depend on a threshold, and near certainty
+    it would not move at all. Blocks that repeat one another each look less important than they are together.
 
     Args:
         matrix: float32 (m, inputs), features of pairs; best of pairs that it was not fitted to.
@@ -48,8 +48,8 @@ def permutation_importance(
     n_columns = sum(map(len, blocks.values()))
     if matrix.shape != (len(truth), n_columns):
         raise InputError(
-            f"permutation_importance: the features have shape {matrix.shape}, expected {(len(truth), n_columns)}: "
-            "a row per pair, a column per input of the mediator.",
+            f"permutation_importance: features have shape {matrix.shape}, expected "
+            f"{(len(truth), n_columns)}: a row per pair, a column per input of the mediator.",
             code="importance-shape-wrong",
             expected=(len(truth), n_columns),
             found=matrix.shape,

@@ -1,4 +1,7 @@
-"""Figures of pairs, before propagation, and of labels: pairwise, BCubed, NMI; once with discarded images as groups of one, once without them."""
+"""Metrics of pairs before propagation, and of labels: pairwise, BCubed, NMI.
+
+Each is computed twice: discarded images as groups of one, and left out.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,14 @@ from cdp.types.run_record import GroupScores, PairScores, Score, TrueFigures
 
 
 def measure_labels(labels: Labels | npt.ArrayLike, identities: npt.ArrayLike) -> TrueFigures:
-    """Every figure of `labels` against the true identities (negative = unknown, not counted)."""
+    """Measure labels against true identities; images of unknown identity (negative) do not count.
+
+    Examples:
+        >>> from cdp import measure_labels
+        >>> figures = measure_labels([0, 0, 1, 1, -1], identities=[5, 5, 5, 8, 8])
+        >>> figures.discards_kept.pairwise.precision, figures.coverage
+        (0.5, 0.8)
+    """
     given = labels if isinstance(labels, Labels) else Labels.from_array(labels)
     truth = whole_numbers(identities, "measure_labels")
     if truth.shape != (given.n_images,):
@@ -49,9 +59,9 @@ def measure_labels(labels: Labels | npt.ArrayLike, identities: npt.ArrayLike) ->
 def measure_among_others(labels: Labels, identities: npt.ArrayLike) -> Score:
     """Pairwise figures of images whose identities are known, labeled together with many others.
 
-    Counting pairs among the known images only would see a tenth of the mistakes if a tenth of the images is known.
-    So every image that shares a group with a known one counts, and the others are taken to be other people: all
-    images of a known identity must be known.
+    Counting pairs among the known images only would see a tenth of the mistakes if a tenth of the images is
+    known. So every image that shares a group with a known one counts, and the others are taken to be other
+    people: all images of a known identity must be known.
     """
     truth = whole_numbers(identities, "measure_among_others")
     known = truth >= 0
@@ -72,32 +82,17 @@ def measure_among_others(labels: Labels, identities: npt.ArrayLike) -> Score:
     )
 
 
-def measure_agreement(first: Labels, second: Labels) -> float:
-    """Pairwise F of two groupings of the same images, each as good as the other; 0 if there is no group at all."""
-    if first.n_images != second.n_images:
-        raise InputError(
-            f"measure_agreement: {first.n_images:,} and {second.n_images:,} labels; both must be of the same images.",
-            code="measured-labels-differ",
-            found=(first.n_images, second.n_images),
-        )
-    both = (first.labels >= 0) & (second.labels >= 0)
-    cells = first.labels[both].astype(np.int64) * np.int64(second.n_identities) + second.labels[both]
-    together = _ordered_pairs(np.unique(cells, return_counts=True)[1])
-    in_all = _ordered_pairs(first.sizes) + _ordered_pairs(second.sizes)
-    return 2 * together / in_all if in_all else 0.0
-
-
 def measure_pairs(graph: ConsensusGraph, candidates: Pairs, identities: npt.ArrayLike) -> PairScores:
     """Number, precision, and recall among the candidates, of the accepted pairs.
 
-    Pairs with an unknown identity do not count; precision is None if nothing was accepted, recall if no candidate is
-    true.
+    Pairs with an unknown identity do not count; precision is None if nothing was accepted, recall if no
+    candidate is true.
     """
     known = whole_numbers(identities, "measure_pairs")
     if known.shape != (graph.n_images,) or candidates.n_images != graph.n_images:
         raise InputError(
-            f"measure_pairs: the graph has {graph.n_images:,} images, the candidates {candidates.n_images:,}, "
-            f"and there are {known.size:,} identities.",
+            f"measure_pairs: the graph has {graph.n_images:,} images, the candidates "
+            f"{candidates.n_images:,}, and there are {known.size:,} identities.",
             code="measured-pairs-differ",
             graph=graph.n_images,
             candidates=candidates.n_images,
@@ -173,12 +168,13 @@ def _ratio(part: float, whole: float) -> float | None:
 def pair_score(found: float, in_groups: float, to_find: float) -> Score:
     """Precision, recall and F from numbers of pairs: the one definition of both tuning and measuring.
 
-    F is 2 · found / (in_groups + to_find): 0 where nothing was found, and None only where there is nothing to find.
+    F is 2 · found / (in_groups + to_find): 0 where nothing was found, and None only where there is nothing to
+    find.
     """
     f = 2 * found / (in_groups + to_find) if to_find > 0 else None
     return Score(precision=_ratio(found, in_groups), recall=_ratio(found, to_find), f=f)
 
 
 def _mean_score(precision: float, recall: float) -> Score:
-    """The same from means over images, as BCubed has them; both are above 0."""
+    """Return the same from means over images, as BCubed has them; both are above 0."""
     return Score(precision=precision, recall=recall, f=2 * precision * recall / (precision + recall))

@@ -1,4 +1,4 @@
-"""Pictures of figures: ROC and CMC curves with their intervals shaded, and the rate against more distractors."""
+"""Plots: ROC and CMC curves with shaded intervals, and the rate against more distractors."""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
 """How many distractors come before each mate: tiles of the similarity matrix, counted and thrown away.
 
-The product of the matrices is nearly all of the work. What is left over per similarity is one look-up: a table of
-4096 steps over [-1, 1] says how many of the probe's mates it beats. Where a step holds a mate's own similarity the
-answer is searched for, and where the two are closer than float32 can tell, the similarity is summed again exactly.
+The product of the matrices is nearly all of the work. What is left over per similarity is one look-up: a
+table of 4096 steps over [-1, 1] says how many of the probe's mates it beats. Where a step holds a mate's own
+similarity the answer is searched for, and where the two are closer than float32 can tell, the similarity is
+summed again exactly.
 """
 
 from __future__ import annotations
@@ -77,8 +78,8 @@ def count_better(
     """
     if probes.dimensions != distractors.dimensions:
         raise InputError(
-            f"Identification: probes have {probes.dimensions} dimensions, distractors {distractors.dimensions}; "
-            "were they embedded by the same network?",
+            f"Identification: probes have {probes.dimensions} dimensions, distractors "
+            f"{distractors.dimensions}; embed both with the same network.",
             code="distractor-dimensions-differ",
             expected=probes.dimensions,
             found=distractors.dimensions,
@@ -122,7 +123,8 @@ def _count_part(
         start, stop = int(rows[0]), int(rows[-1]) + 1
         in_one_piece = stop - start == len(rows)
         gallery = distractors.block(start, stop) if in_one_piece else distractors.take(rows)
-        # One more cell than mates per probe: cell c counts the distractors that beat exactly the c lowest mates.
+        # One more cell than mates per probe: cell c counts the distractors that beat exactly the c lowest
+        # mates.
         cells = np.zeros(len(scores) + len(vectors), np.int64)
         tile = np.empty((PROBE_ROWS, len(rows)), np.float32)
         for first, last in spans(len(vectors), PROBE_ROWS):
@@ -219,7 +221,7 @@ def _search(value: Any, beats: Any, mates: DoubleArray, query: FloatArray, distr
 
 @kernel
 def _fill_tables(scores: DoubleArray, starts: LongArray, tables: AnyArray) -> None:
-    """Mates beaten by every similarity in a step, or -1 - (those surely beaten) where the step does not tell."""
+    """Count mates beaten by every similarity of a step, or -1 - (surely beaten) if undecided."""
     width = 2.0 / _STEPS
     for probe in range(len(starts) - 1):
         mates = scores[starts[probe] : starts[probe + 1]]

@@ -10,8 +10,9 @@ from cdp.errors import InputError
 from cdp.runtime.kernels import kernel
 from cdp.types.arrays import AnyArray, BoolArray, DoubleArray, FloatArray, LongArray
 
-# The thresholds the field chooses from, since the first published script: squared distances 0, 0.01 ... 3.99 of
-# unit vectors, which are similarities 1, 0.995 ... -0.995. Strictest first: the strictest of equally good ones wins.
+# The thresholds the field chooses from, since the first published script: squared distances 0, 0.01 ... 3.99
+# of unit vectors, which are similarities 1, 0.995 ... -0.995. Strictest first: the strictest of equally good
+# ones wins.
 _THRESHOLDS: DoubleArray = 1 - np.arange(0, 4, 0.01) / 2
 
 
@@ -154,7 +155,7 @@ def _walk(
 
 
 def best_accuracy(pairs: OrderedPairs) -> tuple[float, float]:
-    """The highest share of correct decisions any one threshold reaches on all pairs, and that threshold."""
+    """Return the best share of correct decisions of any threshold on all pairs, and that threshold."""
     true, false = np.cumsum(pairs.same), np.cumsum(~pairs.same)
     right = np.append(false[-1], (true + false[-1] - false)[pairs.ends_tie])
     # A pair is accepted if it is more similar than the first one refused.
@@ -166,8 +167,8 @@ def best_accuracy(pairs: OrderedPairs) -> tuple[float, float]:
 def fold_accuracies(similarity: FloatArray, same: BoolArray, folds: LongArray) -> Folds:
     """Accuracy of every fold at the threshold that is best on all other folds.
 
-    The thresholds tried are the field's own 400, so that figures can be compared with published ones; of equally
-    good ones the strictest is taken. A pair is accepted if its similarity is greater.
+    The thresholds tried are the field's own 400, so that figures can be compared with published ones; of
+    equally good ones the strictest is taken. A pair is accepted if its similarity is greater.
     """
     numbers = np.unique(folds)
     if len(numbers) < 2:

@@ -73,7 +73,7 @@ def score_templates(
     *,
     threads: int = 0,
 ) -> ScoredPairs:
-    """The similarity of the templates in every pair of a protocol; weights as in `pool_templates`."""
+    """Return the similarity of the templates in every pair of a protocol; weights as in `pool_templates`."""
     pooled = pool_templates(embeddings, protocol.images, protocol.templates, protocol.media, weights)
     return score_pairs(pooled, protocol.ends, protocol.same, identities=protocol.subjects, threads=threads)
 

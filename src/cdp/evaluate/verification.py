@@ -168,13 +168,14 @@ def score_pairs(
     folds: npt.ArrayLike | None = None,
     threads: int = 0,
 ) -> ScoredPairs:
-    """The cosine similarity of every pair.
+    """Return the cosine similarity of every pair.
 
     Args:
         embeddings: of images or templates.
         ends: row numbers, (m, 2).
         same: whether a pair shows one identity, (m,).
-        identities: who every row shows (negative = unknown); without them, images joined by same pairs are one.
+        identities: who every row shows (negative = unknown); without them, images joined by same pairs are
+            one.
         folds: the fold of every pair.
     """
     rows, is_same = np.asarray(ends, np.int64), np.asarray(same, bool)
@@ -188,8 +189,8 @@ def score_pairs(
     outside = np.flatnonzero(((rows < 0) | (rows >= embeddings.n_images)).any(axis=1))
     if outside.size:
         raise InputError(
-            f"Verification: pair {outside[0]} (counted from 0) names images {rows[outside[0]].tolist()}, but the "
-            f"embeddings have rows 0 to {embeddings.n_images - 1}.",
+            f"Verification: pair {outside[0]} (counted from 0) names images {rows[outside[0]].tolist()}, but "
+            f"the embeddings have rows 0 to {embeddings.n_images - 1}.",
             code="verification-row-unknown",
             pair=outside[0],
             images=rows[outside[0]].tolist(),
@@ -222,8 +223,9 @@ def _known_identities(given: AnyArray, rows: LongArray, same: BoolArray, n_image
         first = int(wrong[0])
         listed = "same" if same[first] else "different"
         raise InputError(
-            f"Verification: pair {first} (counted from 0; {wrong.size:,} such) is listed as {listed}, but the "
-            f"identities of its images are {one[first]} and {other[first]}; one of the two files is wrong.",
+            f"Verification: pair {first} (counted from 0) is listed as {listed}, but its identities "
+            f"are {one[first]} and {other[first]} ({wrong.size:,} in all); correct one of the two "
+            "files.",
             code="verification-identities-contradict",
             pair=first,
             count=wrong.size,
@@ -244,10 +246,10 @@ def measure_verification(
     threads: int = 0,
     progress: Progress = no_progress,
 ) -> Verification:
-    """Every figure of scored pairs; several splits are measured one by one and averaged.
+    """Return every figure of scored pairs; several splits are measured one by one and averaged.
 
-    TPR at FPR: the threshold is the lowest that accepts at most a share FPR of the different pairs, and a pair is
-    accepted if its similarity is greater; so ties never let in more than allowed.
+    TPR at FPR: the threshold is the lowest that accepts at most a share FPR of the different pairs, and a
+    pair is accepted if its similarity is greater; so ties never let in more than allowed.
 
     Args:
         splits: the scored pairs, or one of them per split.
@@ -300,7 +302,7 @@ def _figures(
     walks: Sequence[Walk],
     values: DoubleArray,
 ) -> Verification:
-    """The figures of all splits, from one walk each and the resampled values (accuracy, eer, tpr per point)."""
+    """Compute the figures of all splits: accuracy, EER and TPR per point, with resampled values."""
     bests = [best_accuracy(pairs) for pairs in ordered]
     impostors = [int((~part.same).sum()) for part in parts]
     single = len(parts) == 1

@@ -52,7 +52,7 @@ class AnnotatedImages:
 
 
 def annotate_images(grouped: GroupedImages, wanted_for: str) -> AnnotatedImages:
-    """The photos of faces with a box for each, or the images themselves with a box around all of each.
+    """Return the photos of faces with a box for each, or the images themselves with a box around all of each.
 
     Photos that are gone are left out.
 

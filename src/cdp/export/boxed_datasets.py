@@ -102,7 +102,7 @@ def write_fiftyone(
 def write_imagefolder(
     folder: Path, grouped: GroupedImages, *, copies: bool = False, progress: Progress = no_progress
 ) -> ExportResult:
-    """Fill a folder as Hugging Face's `imagefolder` reads it: `images/` and `metadata.jsonl`, a line per image.
+    """Write a Hugging Face `imagefolder`: `images/` and `metadata.jsonl` with a line per image.
 
     Categories are 0, 1, 2, …; `identities.csv` says who they are.
 

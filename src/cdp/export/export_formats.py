@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,7 +13,7 @@ from cdp.errors import InputError
 from cdp.export.export_result import ExportResult
 from cdp.export.grouped_images import GroupedImages
 from cdp.runtime.progress import Progress, no_progress
-from cdp.storage.files import disk_errors, writing_file, writing_folder
+from cdp.storage.files import check_room, disk_errors, writing_file, writing_folder
 
 FORMATS = {
     "folders": "a folder per person, with links to the images",
@@ -60,7 +62,7 @@ def export_images(
     inputs: Iterable[str | Path | None] = (),
     progress: Progress = no_progress,
 ) -> ExportResult:
-    """Write groups in one of `FORMATS`, whole or not at all; sidecars one by one, each merged with what is there.
+    """Write groups in one of `FORMATS`, atomically; XMP sidecars are merged one by one.
 
     Args:
         grouped: who is on which image.
@@ -92,9 +94,21 @@ def export_images(
             n_images = write_group_table(partial, grouped, out.absolute().parent, discarded=chosen.discarded)
             return ExportResult(n_images, len(grouped.people))
     with writing_folder(out, force=chosen.force, kind="Export", inputs=inputs) as folder:
+        if chosen.copies:
+            check_room(folder, _bytes_of(grouped), "the copies of the images")
         result = _fill(folder, grouped, form, out.absolute(), chosen, progress)
         _write_card(folder, form, chosen, result)
     return result
+
+
+def _bytes_of(grouped: GroupedImages) -> int:
+    """Sum the sizes of the images' files; those in archives are not counted."""
+    sizes, images = 0, grouped.images
+    if images is not None:
+        for path in images.locations:
+            with suppress(OSError, ValueError):
+                sizes += os.stat(os.path.join(images.root, path)).st_size
+    return sizes
 
 
 def _check(grouped: GroupedImages, form: str, chosen: ExportOptions) -> None:

@@ -26,7 +26,8 @@ class GroupedImages:
         confidence: float32 (n,), as in `Labels`.
         names: number -> name, for those who have one.
         images: where the images lie; None if only embeddings are known.
-        faces: the photo and the box of every image, None for one that was not found on a photo; None if none was.
+        faces: the photo and the box of every image, None for one that was not found on a photo; None if none
+            was.
     """
 
     identity: LongArray
@@ -41,7 +42,7 @@ class GroupedImages:
         lengths |= set() if self.faces is None else {len(self.faces)}
         if len(lengths) != 1:
             raise InputError(
-                "The folder speaks of different numbers of images; make it again.",
+                "The folder has different numbers of images; make it again.",
                 code="images-counts-differ",
             )
         object.__setattr__(self, "identity", read_only(identity, np.int64))
@@ -59,18 +60,18 @@ class GroupedImages:
 
     @property
     def classes(self) -> LongArray:
-        """The people as 0, 1, 2, … in the order of their numbers, as training wants them, int64 (n,); -1 = none."""
+        """Number the people 0, 1, 2, … in the order of their numbers, int64 (n,); -1 = none."""
         classes = np.full(self.n_images, -1, np.int64)
         kept = self.identity >= 0
         classes[kept] = np.searchsorted(self.people, self.identity[kept])
         return classes
 
     def name(self, identity: int) -> str:
-        """The name of a person; empty if there is none."""
+        """Return the name of a person; empty if there is none."""
         return self.names.get(int(identity), "")
 
     def titles(self) -> dict[int, str]:
-        """What every person is called: by name or `person-000012`, and nobody like another."""
+        """Return what every person is called: by name or `person-000012`, and nobody like another."""
         titles: dict[int, str] = {}
         taken: set[str] = set()
         for one in self.people.tolist():
@@ -84,19 +85,19 @@ class GroupedImages:
         return titles
 
     def face(self, row: int) -> FaceRow | None:
-        """The photo and the box of an image, if it was found on a photo."""
+        """Return the photo and the box of an image, if it was found on a photo."""
         return None if self.faces is None else self.faces[row]
 
     def located(self, wanted_for: str) -> Manifest:
-        """Where the images lie.
+        """Return where the images lie.
 
         Raises:
             InputError: that is not known, or the images are to be turned first.
         """
         if self.images is None:
             raise InputError(
-                f"{wanted_for} needs the images, and only embeddings are known here; export csv or parquet, or label "
-                "views that have a paths.txt.",
+                f"{wanted_for} needs the images, and only embeddings are known here; export csv or parquet, "
+                "or label views that have a paths.txt.",
                 code="export-needs-images",
             )
         if self.images.turns is not None and self.images.turns.any():
@@ -108,7 +109,7 @@ class GroupedImages:
 
 
 def read_grouped_images(folder: Path) -> GroupedImages:
-    """The groups of a collection.
+    """Return the groups of a collection.
 
     Raises:
         InputError: the folder holds something else.

@@ -17,7 +17,7 @@ _STARTS = {
 
 
 def image_suffix(name: str, data: bytes) -> str:
-    """The ending of an image's file: its own if it is that of an image, else what its first bytes say, else `.jpg`."""
+    """Return the suffix of an image's file: its own, else by its first bytes, else `.jpg`."""
     if is_image(name):
         return os.path.splitext(name)[1].lower()
     if data[:4] == b"RIFF" and data[8:12] == b"WEBP":

@@ -57,12 +57,12 @@ class ImagePlacer:
 
 
 def location_stem(location: str) -> str:
-    """The name of an image's file without folders and ending."""
+    """Return the name of an image's file without folders and ending."""
     return os.path.splitext(split_location(location)[1].replace("\\", "/").rpartition("/")[2])[0]
 
 
 def readable_stems(grouped: GroupedImages, images: Manifest) -> list[str]:
-    """What every image is called: as its file, or, if it is a face on a photo, as the photo with the face's number."""
+    """Name every image after its file, or, for a face on a photo, after the photo and the face's number."""
     stems, faces = [], Counter[str]()
     for row, location in enumerate(images.locations):
         face = grouped.face(row)

@@ -19,7 +19,8 @@ def write_group_table(file: Path, grouped: GroupedImages, home: Path, *, discard
     """Write `row, path, identity, identity_name, confidence` as .csv or .parquet; how many rows there are.
 
     Faces that were found on photos have `photo, left, top, right, bottom, score` too.
-    `cdp.read_manifest` reads it back where there are paths; relative ones are written to be found from the table.
+    `cdp.read_manifest` reads it back where there are paths; relative ones are written to be found from the
+    table.
 
     Args:
         file: to fill, of one of these endings.
@@ -70,8 +71,8 @@ def write_list_and_meta(folder: Path, grouped: GroupedImages, home: Path) -> int
     for row in rows:
         if locations[row].splitlines() != [locations[row]] or locations[row] != locations[row].strip():
             raise InputError(
-                f"{images.describe(row)}: a list has one path per line, and this one has line feeds or spaces at its "
-                "ends; rename it, or export csv.",
+                f"{images.describe(row)}: a list has one path per line, and this one has line feeds or "
+                "spaces at its ends; rename it, or export csv.",
                 code="export-path-has-line-feed",
                 row=row,
             )
@@ -87,7 +88,7 @@ BOXES = "boxes.csv"
 
 
 def face_numbers(grouped: GroupedImages, rows: Sequence[int], home: Path) -> dict[str, list[Any]]:
-    """Photo, box and score of the faces in some rows, where they were found on photos; no columns where none was.
+    """Return photo, box and score of the faces of some rows; no columns without photos.
 
     Args:
         grouped: who is on which image.
@@ -108,7 +109,7 @@ def face_numbers(grouped: GroupedImages, rows: Sequence[int], home: Path) -> dic
 
 
 def face_columns(grouped: GroupedImages, rows: Sequence[int], home: Path) -> dict[str, list[Any]]:
-    """The same as a CSV file has it: two decimals, and nothing where nothing is known."""
+    """Return the same as a CSV file has it: two decimals, and nothing where nothing is known."""
     columns = face_numbers(grouped, rows, home)
     for name in (*_SIDES, "score") if columns else ():
         digits = 4 if name == "score" else 2
@@ -117,7 +118,7 @@ def face_columns(grouped: GroupedImages, rows: Sequence[int], home: Path) -> dic
 
 
 def write_boxes(folder: Path, grouped: GroupedImages, rows: Sequence[int], home: Path) -> None:
-    """Write `boxes.csv` for formats without a place for boxes: a line per image, in their order; none where there are no photos."""
+    """Write `boxes.csv`, a line per image in order, for formats without boxes; nothing without photos."""
     columns = face_columns(grouped, rows, home)
     if columns:
         numbers = [int(grouped.identity[row]) for row in rows]

@@ -22,7 +22,8 @@ from cdp.web.words import counted
 
 TABLE = "exported.csv"
 PHOTO_TABLE = "photos.csv"
-"""Another name than `TABLE`: folders of whole photos say nothing about single faces when they are sorted by hand."""
+"""Another name than `TABLE`: folders of whole photos say nothing about single faces when they are sorted by
+hand."""
 
 DISCARDED = "_discarded"
 ROW_IN_NAME = re.compile(r"(\d{7,})_")
@@ -142,7 +143,7 @@ def _make_homes(folder: Path, grouped: GroupedImages, homes: dict[int, str], row
 
 
 def person_folder_names(grouped: GroupedImages) -> dict[int, str]:
-    """What each person's folder is called: the name made safe, or `person-000012`; -1 is the folder of the discarded."""
+    """Return each person's folder name: the sanitized name, or `person-000012`; -1 = discarded."""
     names = UniqueNames(DISCARDED, TABLE, PHOTO_TABLE, "card.json")
     people = grouped.people.tolist()
     # Those without a name first: their folders are then called the same in every export.

@@ -32,11 +32,13 @@ def write_record_files(
 ) -> int:
     """Fill a folder as face2rec2 does, and return how many images are in it.
 
-    A header under key 0, the images person by person from key 1, then one record per person with its first key and the one
-    after its last. `property` is written where all images have one size, because it names one. Records have no place for photos and boxes; `boxes.csv` has them, in the order of the keys.
+    A header under key 0, the images person by person from key 1, then one record per person with its first
+    key and the one after its last. `property` is written where all images have one size, because it names
+    one. Records have no place for photos and boxes; `boxes.csv` has them, in the order of the keys.
 
     Raises:
-        InputError: only embeddings are known, an image cannot be read, or there are too many people for float32 labels.
+        InputError: only embeddings are known, an image cannot be read, or there are too many people for
+            float32 labels.
     """
     images = grouped.located("A record file")
     classes = grouped.classes
@@ -79,7 +81,7 @@ class _Records:
         self._stream, self._index, self._offset = stream, index, 0
 
     def add(self, key: int, label: float | tuple[float, ...], image: bytes) -> None:
-        """One record: a label and an image, or several labels."""
+        """Add one record: a label and an image, or several labels."""
         several = label if isinstance(label, tuple) else ()
         header = HEADER.pack(len(several), 0.0 if several else label, key, 0)
         framed = frame_record(header + struct.pack(f"<{len(several)}f", *several) + image)
@@ -89,7 +91,7 @@ class _Records:
 
 
 def frame_record(payload: bytes) -> bytes:
-    """A payload as dmlc writes it: cut wherever the magic number stands at a multiple of four bytes."""
+    """Return a payload as dmlc writes it: cut where the magic number is at a multiple of four bytes."""
     cuts, at = [], payload.find(MAGIC_BYTES)
     while at >= 0:
         if at % 4 == 0:

@@ -64,13 +64,14 @@ class Resorted:
             said.append(f"{counted(len(self.missing), 'image')} removed from the folders.")
         if self.foreign:
             said.append(
-                f"{counted(len(self.foreign), 'image')} not exported from here, left alone: {self.foreign[0]}."
+                f"{counted(len(self.foreign), 'image')} not exported from here, left alone: "
+                f"{self.foreign[0]}."
             )
         return said
 
 
 def read_export_table(folder: Path) -> Exported:
-    """The table of an export.
+    """Return the table of an export.
 
     Raises:
         InputError: it is missing, or a line of it is damaged.
@@ -78,7 +79,8 @@ def read_export_table(folder: Path) -> Exported:
     file = folder / TABLE
     if not file.is_file():
         raise InputError(
-            f"{folder}: no {TABLE} there, so this is not what cdp export --format folders wrote; give that folder.",
+            f"{folder}: no {TABLE} there, so this is not what cdp export --format folders wrote; give that "
+            "folder.",
             code="export-table-missing",
             folder=folder,
         )
@@ -104,10 +106,10 @@ def read_export_table(folder: Path) -> Exported:
 
 
 def read_resorted(folder: Path, exported: Exported) -> tuple[dict[int, str], list[str]]:
-    """(row -> the folder it lies in now, images that the export did not write).
+    """Read (row -> its folder now, images that the export did not write).
 
-    An image is known by the row at the start of its name, wherever it was moved, and copies that a file manager makes keep
-    it. Folders in folders count as one name.
+    An image is known by the row at the start of its name, wherever it was moved, and copies that a file
+    manager makes keep it. Folders in folders count as one name.
 
     Raises:
         InputError: an image lies in two folders.
@@ -134,7 +136,8 @@ def read_resorted(folder: Path, exported: Exported) -> tuple[dict[int, str], lis
                 )
             if now.setdefault(row, here) != here:
                 raise InputError(
-                    f"{name} lies in both {now[row]} and {here}; an image is of one person, so remove one of them.",
+                    f"{name} lies in both {now[row]} and {here}; an image is of one person, so remove one of "
+                    "them.",
                     code="sorted-image-twice",
                     file=name,
                 )
@@ -148,12 +151,13 @@ def resorted_corrections(
     *,
     reject_missing: bool = False,
 ) -> Resorted:
-    """What was changed by hand, as corrections.
+    """Return what was changed by hand, as corrections.
 
-    A folder belongs to the person it was written for, or, under a new name, to the person whose folder is gone and whose
-    images are most of it. An image in another person's folder is the same as the surest of those who stayed there, and not
-    the same as the surest of those it left. A person all of whose images went to one folder was merged into it. Images in a
-    folder that was not there before are one new person. Nothing is said about images that stayed where they were.
+    A folder belongs to the person it was written for, or, under a new name, to the person whose folder is
+    gone and whose images are most of it. An image in another person's folder is the same as the surest of
+    those who stayed there, and not the same as the surest of those it left. A person all of whose images went
+    to one folder was merged into it. Images in a folder that was not there before are one new person. Nothing
+    is said about images that stayed where they were.
 
     Args:
         exported: what was written.
@@ -172,7 +176,8 @@ def resorted_corrections(
     }
     moved = [
         row for row, place in sorted(now.items())
-        if exported.identity[row] != owner.get(place, -2) and not (place == DISCARDED and exported.identity[row] == -1)
+        if exported.identity[row] != owner.get(place, -2)
+        and not (place == DISCARDED and exported.identity[row] == -1)
     ]  # fmt: skip
     corrections: list[Correction] = []
     arrived: dict[str, list[int]] = defaultdict(list)
@@ -199,7 +204,7 @@ def resorted_corrections(
 
 
 def _owners(exported: Exported, folders: Mapping[str, list[int]]) -> dict[str, int]:
-    """Whose folder each one is: by its name, else by most of its images, if that person's own folder is gone."""
+    """Assign each folder to a person: by name, else by most of its images if that folder is gone."""
     at_home = {place: person for person, place in exported.home.items() if place in folders and person >= 0}
     if DISCARDED in folders:
         at_home[DISCARDED] = -1
@@ -221,7 +226,7 @@ def _owners(exported: Exported, folders: Mapping[str, list[int]]) -> dict[str, i
 def _apart(
     exported: Exported, rows: list[int], left: Mapping[int, str], stayed: Mapping[str, list[int]], place: str
 ) -> list[Correction]:
-    """That images which went to a folder are not those who stayed where they came from: of each old folder the surest few."""
+    """Record that moved images differ from those that stayed, by the surest few of each old folder."""
     made = []
     for person in sorted({exported.identity[row] for row in rows} - {-1}):
         behind = stayed.get(left.get(person, ""), [])
@@ -240,7 +245,7 @@ def _name(path: str) -> str:
 
 
 def _as_name(place: str) -> str:
-    """A folder as the name of a person."""
+    """Return a folder as the name of a person."""
     return " ".join("".join(one if one.isprintable() else " " for one in place).split()) or "_"
 
 
@@ -256,26 +261,29 @@ def import_folders(
         plan: write nothing.
 
     Raises:
-        InputError: the folder is no export of this collection, or what it says contradicts what was said before.
+        InputError: the folder is no export of this collection, or what it says contradicts what was said
+            before.
     """
     from cdp.collection.collection import open_collection
-    from cdp.collection.corrections import append_corrections, read_corrections, to_constraints
+    from cdp.collection.corrections import append_rest, applicable, read_corrections, to_constraints
     from cdp.types.constraints import check_constraints
 
     opened, place = open_collection(collection), Path(folder)
     exported = read_export_table(place)
     for row, source in exported.source.items():
         # By name: the images may have moved with the collection since.
-        is_there = row < opened.n_images
+        is_there = 0 <= row < opened.n_images
         if not is_there or (opened.paths is not None and _name(opened.paths[row]) != _name(source)):
             raise InputError(
-                f"{place / TABLE}: row {row} is not an image of {collection}; give the collection that was exported.",
+                f"{place / TABLE}: row {row} is not an image of {collection}; give the collection that was "
+                "exported.",
                 code="export-of-another-collection",
                 row=row,
             )
     found = resorted_corrections(exported, *read_resorted(place, exported), reject_missing=reject_missing)
-    constraints = to_constraints([*read_corrections(collection), *found.corrections], opened.n_images)
-    check_constraints(constraints, opened.settings.max_cluster_size, opened.describe)
+    before = applicable(read_corrections(collection), opened.n_images)
+    constraints = to_constraints([*before, *found.corrections], opened.n_images)
+    check_constraints(constraints, opened.settings.most_images, opened.describe)
     if found.corrections and not plan:
-        append_corrections(collection, found.corrections, source="import")
+        append_rest(collection, found.corrections, source="import")
     return found

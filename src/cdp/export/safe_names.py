@@ -14,9 +14,10 @@ _MOST_BYTES = 120
 
 
 def safe_name(text: str, most_bytes: int = _MOST_BYTES) -> str:
-    """A name that every file system takes, and that cannot lead out of its folder.
+    """Return a name that every file system takes, and that cannot lead out of its folder.
 
-    Separators, wildcards and invisible characters become `_`; dots and spaces at the ends go; what is too long is cut.
+    Separators, wildcards and invisible characters become `_`; dots and spaces at the ends go; what is too
+    long is cut.
     """
     text = unicodedata.normalize("NFC", text)
     text = "".join(one if one.isprintable() or one in _JOINERS else "_" for one in text)
@@ -34,7 +35,7 @@ class UniqueNames:
         self._taken = {one.casefold() for one in taken}
 
     def take(self, text: str) -> str:
-        """The safe name of a text, numbered if there is one already."""
+        """Return the safe name of a text, numbered if there is one already."""
         name = wanted = safe_name(text)
         number = 1
         while name.casefold() in self._taken:

@@ -1,4 +1,4 @@
-"""WebDataset shards out: `key.jpg`, `key.cls` and, of faces on photos, `key.json` side by side in .tar files."""
+"""Writer of WebDataset shards: `key.jpg`, `key.cls` and, for faces on photos, `key.json`."""
 
 from __future__ import annotations
 
@@ -27,8 +27,9 @@ def write_shards(
 ) -> int:
     """Fill a folder with `shard-000000.tar`, …, and return how many images are in them.
 
-    Images come in the order of their rows; the key is the row, the class 0, 1, 2, … as training wants it. The same groups
-    give the same bytes. Faces that were found on photos have a `key.json` with photo, box and score.
+    Images come in the order of their rows; the key is the row, the class 0, 1, 2, … as training wants it. The
+    same groups give the same bytes. Faces that were found on photos have a `key.json` with photo, box and
+    score.
 
     Raises:
         InputError: only embeddings are known, or an image cannot be read.
@@ -53,7 +54,7 @@ def write_shards(
 
 
 def _about(grouped: GroupedImages, row: int, home: Path) -> bytes:
-    """Who is on a face, on which photo and where, as JSON."""
+    """Describe who is on a face, on which photo and where, as JSON."""
     found = {name: values[0] for name, values in face_numbers(grouped, [row], home).items()}
     known = {name: None if isinstance(one, float) and math.isnan(one) else one for name, one in found.items()}
     identity = int(grouped.identity[row])

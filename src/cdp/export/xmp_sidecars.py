@@ -1,7 +1,8 @@
 """XMP sidecars: who is where on a photo, in files next to photos that digiKam, Immich and Lightroom read.
 
-A sidecar has the regions twice, as the Metadata Working Group and as Microsoft want them, and the names as keywords. What
-others wrote into one stays. What was written here is listed in it, so that the next export replaces that and nothing else.
+A sidecar has the regions twice, as the Metadata Working Group and as Microsoft want them, and the names as
+keywords. What others wrote into one stays. What was written here is listed in it, so that the next export
+replaces that and nothing else.
 """
 
 from __future__ import annotations
@@ -146,7 +147,7 @@ def _is_in_archive(photo: str) -> bool:
 
 
 def _homes(out: Path, photos: Iterable[str]) -> dict[str, Path]:
-    """Photo -> its sidecar: next to it if `out` holds all photos, else in folders from the one that all have in common."""
+    """Map each photo to its sidecar: next to it if `out` holds all photos, else below the common folder."""
     listed = list(photos)
     if not listed:
         return {}
@@ -259,17 +260,17 @@ def _take_back(rdf: Element) -> None:
 
 
 def _is_bare(element: Element) -> bool:
-    """Whether an element has no attributes but declarations and `rdf:about`."""
+    """Return whether an element has no attributes but declarations and `rdf:about`."""
     return all(name.startswith("xmlns") or name.endswith(":about") for name in element.attributes.keys())  # noqa: SIM118
 
 
 def text_of_item(item: Element) -> str:
-    """The text of an item of a list."""
+    """Return the text of an item of a list."""
     return "".join(getattr(one, "data", "") for one in item.childNodes).strip()
 
 
 def _key(item: Element) -> str:
-    """What a region is known by in the list of those that were written here."""
+    """Return what a region is known by in the list of those that were written here."""
     rectangle = text_of(item, "MPReg:Rectangle")
     if rectangle:
         return f"{text_of(item, 'MPReg:PersonDisplayName')}|{rectangle}"
@@ -342,7 +343,7 @@ def _append_list(parent: Element, name: str, kind: str, texts: Iterable[str]) ->
 
 
 def _description(rdf: Element) -> Element:
-    """The description that what is written here goes to: the last one."""
+    """Return the description that what is written here goes to: the last one."""
     found = [one for one in children(rdf) if is_called(one, "rdf:Description")]
     if found:
         return found[-1]
@@ -352,7 +353,7 @@ def _description(rdf: Element) -> Element:
 
 
 def _structure(element: Element) -> Element:
-    """Where the fields of a structure are: in it, or in the description inside."""
+    """Return where the fields of a structure are: in it, or in the description inside."""
     inside = next((one for one in children(element) if is_called(one, "rdf:Description")), None)
     if inside is None and not children(element):
         # An empty element is no structure yet.
@@ -361,12 +362,12 @@ def _structure(element: Element) -> Element:
 
 
 def _list(parent: Element, name: str, kind: str) -> Element:
-    """The list that a field has, made if there is none."""
+    """Return the list that a field has, made if there is none."""
     return _bag(child(parent, name) or _append(parent, name), kind)
 
 
 def _bag(field: Element, kind: str) -> Element:
-    """The bag, sequence or choice in a field, made if there is none."""
+    """Return the bag, sequence or choice in a field, made if there is none."""
     kinds = [f"rdf:{one}" for one in ("Bag", "Seq", "Alt")]
     found = [one for one in children(field) if any(is_called(one, each) for each in kinds)]
     return found[0] if found else _append(field, f"rdf:{kind}")
@@ -394,7 +395,7 @@ def _attribute(element: Element, name: str) -> str:
 
 
 def _declare(element: Element, prefix: str) -> None:
-    """Declare a prefix where it is not: at the description around an element, or at it if others mean something else by it."""
+    """Declare a missing prefix at the surrounding description, or at the element if it is taken there."""
     declaration, uri = f"xmlns:{prefix}", NAMESPACES[prefix]
     around = [element]
     while isinstance(above := around[-1].parentNode, Element):

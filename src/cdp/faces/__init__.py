@@ -1,1 +1,1 @@
-"""Faces from photos: detectors in ONNX files, five landmarks, crops on the template that recognition models expect."""
+"""Faces from photos: ONNX detectors, five landmarks, crops on the ArcFace template."""

@@ -1,4 +1,4 @@
-"""Photos into a folder of aligned faces: a manifest of crops with their boxes, what was left out, and who cannot be whom."""
+"""Alignment of photos: a manifest of crops with boxes, dropped faces, and cannot-link pairs."""
 
 from __future__ import annotations
 
@@ -42,7 +42,8 @@ class AlignedFaces:
     """The faces of a manifest's photos.
 
     Attributes:
-        manifest: the crops, 112 x 112; identities are those of photos with one face, -1 in photos with several.
+        manifest: the crops, 112 x 112; identities are those of photos with one face, -1 in photos with
+            several.
         faces: the same rows with boxes, landmarks and measures.
         dropped: faces that were left out, photos without a face, and photos that cannot be read.
         different: int64 (m, 2), pairs of rows that are two people, because they are on one photo.
@@ -56,13 +57,17 @@ class AlignedFaces:
     photos: tuple[str, ...] = field(repr=False, default=())
 
 
+CROP_BYTES = 20_000
+"""Typical size of a crop, 112 x 112 pixels as PNG."""
+
+
 class NoFacesError(InputError):
     """Not one of the photos has a face that is taken; `dropped` says why, photo by photo."""
 
     def __init__(self, dropped: Sequence[Face], n_photos: int) -> None:
         super().__init__(
-            f"None of {n_photos:,} photos has a face that is taken (the first: {dropped[0].reason}); lower --min-score or "
-            "--min-face, or say --ready all if they are aligned faces already.",
+            f"None of {n_photos:,} photos has a face that is taken (the first: {dropped[0].reason}); lower "
+            "--min-score or --min-face, or say --ready all if they are aligned faces already.",
             code="faces-missing",
             photos=n_photos,
             reason=dropped[0].reason,
@@ -83,20 +88,20 @@ def align_faces(
     inputs: Iterable[str | Path | None] = (),
     progress: Progress = no_progress,
 ) -> AlignedFaces:
-    """Faces of photos, each brought to the ArcFace template at 112 x 112, in a folder that `read_manifest` reads.
+    """Align the faces of photos to the ArcFace template at 112 x 112, as a folder for `read_manifest`.
 
-    Photos are turned as their EXIF note says. The folder holds `faces.csv` (path, identity, photo, box, landmarks, measures),
-    `dropped.csv` (what was left out and why), `different.csv` (faces of one photo, which are two people) and the crops as PNG.
-    A crop's name depends on its photo and its number there alone. What is half done is kept next to `out` and gone on with when the
-    same command runs again.
+    Photos are turned as their EXIF note says. The folder holds `faces.csv` (path, identity, photo, box,
+    landmarks, measures), `dropped.csv` (what was left out and why), `different.csv` (faces of one photo,
+    which are two people) and the crops as PNG. A crop's name depends on its photo and its number there alone.
+    What is half done is kept next to `out` and gone on with when the same command runs again.
 
     Args:
         photos: the photos, and who is on them where that is known.
         detector: an ONNX file of SCRFD, YuNet or RetinaFace; None where all photos are ready.
         out: folder to write.
         settings: which faces are taken.
-        contents: hashes of the photos' bytes, where they are known; half-done work of other bytes is not gone on with.
-        threads: photos under way at once; 0 = all cores. The result does not depend on it.
+        contents: hashes of the photos' bytes, if known; unfinished work on other bytes is discarded.
+        threads: photos processed at once; 0 = all cores. The result does not depend on it.
         device: where the detector computes.
         force: replace faces that are at `out`.
         inputs: what else is read and is never replaced.
@@ -133,10 +138,10 @@ def align_faces(
 
 
 def _find_faces(work: _Work, log: AlignLog, n_photos: int, threads: int, progress: Progress) -> list[Face]:
-    """The faces of all photos in order: those that the log has, and the others, which it gets block by block."""
+    """Yield the faces of all photos in order: from the log, or found and logged block by block."""
     blocks = [span for span in spans(n_photos, _BLOCK) if span[0] not in log.done]
     n_done = n_photos - sum(stop - start for start, stop in blocks)
-    with closing(stream_blocks(blocks, work.faces_of_block, threads)) as stream:
+    with closing(stream_blocks(blocks, work.faces_of_block, threads, work.stop)) as stream:
         for start, faces in stream:
             log.done[start] = faces
             log.append(start, faces)
@@ -148,7 +153,7 @@ def _find_faces(work: _Work, log: AlignLog, n_photos: int, threads: int, progres
 def _key(
     photos: Manifest, contents: Sequence[str], detector: Detector | None, settings: AlignSettings
 ) -> str:
-    """What the faces depend on; without `contents` a file of the same name with other bytes is not noticed."""
+    """Hash everything the faces depend on; without `contents`, changed bytes go unnoticed."""
     checksum = "none" if detector is None else detector.checksum
     return hash_values(
         photos.digest, list(contents), os.path.realpath(photos.root), checksum, asdict(settings), _BLOCK
@@ -161,7 +166,8 @@ def _open(
     """Open the detector, and take its least score where none is given."""
     if detector is None and settings.ready != "all":
         raise InputError(
-            "There is no detector: give one as --detector FILE.onnx, or say --ready all if the photos are faces.",
+            "There is no detector: give one as --detector FILE.onnx, or say --ready all if the photos are "
+            "faces.",
             code="detector-missing",
             option="--detector",
         )
@@ -180,12 +186,17 @@ class _Work:
     folder: Path
     settings: AlignSettings
 
+    def stop(self) -> None:
+        """End what other threads compute."""
+        if self.detector is not None:
+            self.detector.stop()
+
     def faces_of_block(self, start: int, stop: int) -> list[Face]:
-        """The faces of some photos, in order."""
+        """Return the faces of some photos, in order."""
         return [face for row in range(start, stop) for face in self.faces_of(row)]
 
     def faces_of(self, row: int) -> list[Face]:
-        """The faces of one photo, the dropped ones among them; the crops are written."""
+        """Return the faces of one photo, the dropped ones among them; the crops are written."""
         try:
             photo = self.reader.image(row)
         except InputError as error:
@@ -246,7 +257,7 @@ class _Work:
 
 
 def why_dropped(measures: dict[str, Any], settings: AlignSettings) -> str:
-    """The first measure of a face that is not good enough, as a sentence; empty if all are."""
+    """Return the first measure of a face that is not good enough, as a sentence; empty if all are."""
     for name, bound, is_least in (
         ("score", settings.min_score or 0.0, True),
         ("size", settings.min_face, True),

@@ -14,7 +14,7 @@ class AlignSettings:
 
     min_score: float | None = setting(
         None,
-        "Minimum detector score; auto = as it suits the detector.",
+        "Minimum detector score; auto = by the kind of detector.",
         meaning="a score",
         low=0,
         high=1,
@@ -58,7 +58,7 @@ class AlignSettings:
     )
     ready: Literal["auto", "none", "all"] = setting(
         "auto",
-        "Photos that are aligned faces already and are taken as they are: those of 112 x 112 pixels (auto), none or all.",
+        "Photos that are aligned faces already: those of 112 x 112 pixels (auto), none or all.",
     )
 
     def __post_init__(self) -> None:

@@ -15,7 +15,7 @@ TEMPLATE.setflags(write=False)
 
 
 def similarity_transform(landmarks: AnyArray, template: AnyArray = TEMPLATE) -> DoubleArray:
-    """The turn, scale and shift that bring landmarks closest to a template, float64 (2, 3); no mirroring.
+    """Fit the rotation, scale and shift from landmarks to a template, float64 (2, 3), without mirroring.
 
     Umeyama 1991 for the plane: with points as complex numbers around their mean, the factor c that minimizes
     sum |c z_i - w_i|^2 is sum conj(z_i) w_i / sum |z_i|^2. Its length is the scale, its angle the turn.
@@ -37,10 +37,10 @@ def similarity_transform(landmarks: AnyArray, template: AnyArray = TEMPLATE) -> 
 
 
 def crop_face(photo: ByteArray, transform: DoubleArray, size: int = CROP_SIZE) -> ByteArray:
-    """The photo seen through a transform, uint8 (size, size, 3); black beyond its border.
+    """Return the photo seen through a transform, uint8 (size, size, 3); black beyond its border.
 
-    Bilinear. A face more than twice as large as the crop is first averaged over whole blocks of pixels, else only some of its
-    pixels would count.
+    Bilinear. A face more than twice as large as the crop is first averaged over whole blocks of pixels, else
+    only some of its pixels would count.
     """
     from PIL import Image
 

@@ -1,8 +1,8 @@
-"""At which resolutions a photo is searched for faces: the whole photo first, then windows in which small faces are large enough.
+"""Resolutions at which a photo is searched: the whole photo, then windows for small faces.
 
-A detector sees faces from about 20 pixels to a few hundred. A large photo reduced to the detector's input loses its small faces, so it
-is searched again at a higher resolution: as a whole where the detector takes any size, else in overlapping windows of its fixed size.
-Small photos are not enlarged.
+A detector sees faces from about 20 pixels to a few hundred. A large photo reduced to the detector's input
+loses its small faces, so it is searched again at a higher resolution: as a whole where the detector takes any
+size, else in overlapping windows of its fixed size. Small photos are not enlarged.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ COARSE = 640
 """Pixels of the longer side in the first pass, which finds the large faces."""
 
 _SHARE = 0.01
-"""Faces smaller than this share of a photo's longer side are not looked for: whoever they show, it is not what the photo is about."""
+"""Faces smaller than this share of a photo's longer side are not looked for: whoever they show, it is not
+what the photo is about."""
 
 _OVERLAP = 0.25
 _NEARLY = 1.2
@@ -71,7 +72,7 @@ def plan_windows(
 
 
 def _starts(length: int, step: float) -> list[int]:
-    """Where windows begin so that they cover a length and overlap by a quarter at least."""
+    """Return where windows begin so that they cover a length and overlap by a quarter at least."""
     if length <= step:
         return [0]
     n_windows = int(np.ceil((length - step) / (step * (1 - _OVERLAP)))) + 1
@@ -79,7 +80,7 @@ def _starts(length: int, step: float) -> list[int]:
 
 
 def is_whole(faces: Detections, window: Window, height: int, width: int) -> BoolArray:
-    """Whether faces are seen whole in a window: those at an inner border are cut, and another window has them."""
+    """Return which faces lie whole in a window; those cut at an inner border are in another one."""
     margin = 2 / window.factor
     whole = np.ones(len(faces), np.bool_)
     for low, high, near, far, length in (

@@ -2,8 +2,8 @@
 
 `size` is (height, width) of what the network saw, in pixels.
 
-Landmarks are in the order of the template: the eye on the left of the picture, the other eye, the tip of the nose, the corner of
-the mouth on the left, the other corner.
+Landmarks are in the order of the template: the eye on the left of the picture, the other eye, the tip of the
+nose, the corner of the mouth on the left, the other corner.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from cdp.errors import InputError
 from cdp.types.arrays import AnyArray, FloatArray, LongArray
 
 N_LANDMARKS = 5
@@ -40,35 +41,34 @@ class Detections:
         return len(self.scores)
 
     def take(self, rows: AnyArray) -> Detections:
-        """Some of the faces."""
+        """Return some of the faces."""
         return Detections(self.boxes[rows], self.landmarks[rows], self.scores[rows])
 
     def placed(self, factor: float, left: float, top: float) -> Detections:
-        """The same faces on a photo that this picture is a window of, `factor` times as large."""
+        """Return the same faces on a photo that this picture is a window of, `factor` times as large."""
         corner = np.array([left, top], np.float32)
         boxes = self.boxes * np.float32(factor) + np.tile(corner, 2)
         return Detections(boxes, self.landmarks * np.float32(factor) + corner, self.scores)
 
 
 def decode_scrfd(outputs: Sequence[AnyArray], size: Size, least: float) -> Detections:
-    """Faces from SCRFD's outputs, and of InsightFace's RetinaFace: all scores, then all boxes, then all landmarks.
+    """Decode SCRFD and InsightFace RetinaFace outputs: all scores, then boxes, then landmarks.
 
-    Per stride and anchor: a score, the box as distances to left, top, right and bottom, and the landmarks as differences, both
-    in strides from the corner of the cell (model_zoo/scrfd.py of deepinsight/insightface).
+    Per stride and anchor: a score, the box as distances to left, top, right and bottom, and the landmarks as
+    differences, both in strides from the corner of the cell (model_zoo/scrfd.py of deepinsight/insightface).
 
     Args:
         outputs: arrays whose last dimension is 1, 4 or 10, each kind from the smallest stride to the largest.
         size: height and width that the network saw.
         least: faces with a lower score are left out.
     """
-    by_kind = {
-        width: [one.reshape(-1, width) for one in outputs if one.shape[-1] == width] for width in (1, 4, 10)
-    }
+    n_levels = sum(one.shape[-1:] == (1,) for one in outputs)
     found = []
-    for level, (scores, boxes, landmarks) in enumerate(zip(*by_kind.values(), strict=True)):
+    for level, (scores, boxes, landmarks) in enumerate(_levels(outputs, (1, 4, 10), n_levels)):
         stride = 8 << level
         rows, cells = (-(-side // stride) for side in size)
-        n_anchors = len(scores) // (rows * cells)
+        n_anchors = max(1, len(scores) // (rows * cells))
+        _expect(n_anchors * rows * cells, size, scores, boxes, landmarks)
         kept = np.flatnonzero(scores[:, 0] >= least)
         corners = _cells(kept // n_anchors, cells) * stride
         sides = boxes[kept] * stride
@@ -85,13 +85,14 @@ def decode_scrfd(outputs: Sequence[AnyArray], size: Size, least: float) -> Detec
 def decode_yunet(outputs: Mapping[str, AnyArray], size: Size, least: float) -> Detections:
     """Faces from YuNet's outputs `cls_8`, `obj_8`, `bbox_8`, `kps_8` and the same for strides 16 and 32.
 
-    The score is the geometric mean of class and objectness; the box is its middle and the logarithm of its sides, in strides
-    (objdetect/src/face_detect.cpp of opencv/opencv). YuNet calls the person's right eye, which is on the left of the picture,
-    the first landmark, as the template does.
+    The score is the geometric mean of class and objectness; the box is its middle and the logarithm of its
+    sides, in strides (objdetect/src/face_detect.cpp of opencv/opencv). YuNet calls the person's right eye,
+    which is on the left of the picture, the first landmark, as the template does.
     """
     found = []
     for stride in (8, 16, 32):
-        kind = {name: outputs[f"{name}_{stride}"].reshape(-1, width) for name, width in _YUNET_WIDTHS.items()}
+        kind = {name: _as_rows(outputs[f"{name}_{stride}"], width) for name, width in _YUNET_WIDTHS.items()}
+        _expect((-(-size[0] // stride)) * (-(-size[1] // stride)), size, *kind.values())
         scores = np.sqrt(np.clip(kind["cls"], 0, 1) * np.clip(kind["obj"], 0, 1))[:, 0]
         kept = np.flatnonzero(scores >= least)
         corners = _cells(kept, -(-size[1] // stride))
@@ -108,18 +109,18 @@ _YUNET_WIDTHS = {"cls": 1, "obj": 1, "bbox": 4, "kps": 10}
 
 
 def decode_retinaface(outputs: Sequence[AnyArray], size: Size, least: float) -> Detections:
-    """Faces from the three outputs of RetinaFace in PyTorch: boxes (n, 4), scores (n, 2) and landmarks (n, 10).
+    """Decode PyTorch RetinaFace outputs: boxes (n, 4), scores (n, 2) and landmarks (n, 10).
 
-    Every cell has two prior boxes; differences are in their sides times 0.1, sizes the exponent of 0.2 times the output
-    (utils/box_utils.py of biubug6/Pytorch_Retinaface). Scores that are not probabilities yet become so by softmax.
+    Every cell has two prior boxes; differences are in their sides times 0.1, sizes the exponent of 0.2 times
+    the output (utils/box_utils.py of biubug6/Pytorch_Retinaface). Scores that are not probabilities yet
+    become so by softmax.
     """
-    boxes, scores, landmarks = (
-        next(one.reshape(-1, width) for one in outputs if one.shape[-1] == width) for width in (4, 2, 10)
-    )
+    ((boxes, scores, landmarks),) = _levels(outputs, (4, 2, 10), 1)
     if not np.allclose(scores.sum(axis=1), 1, atol=1e-3):
         scores = np.exp(scores - scores.max(axis=1, keepdims=True))
         scores /= scores.sum(axis=1, keepdims=True)
     middles, sides = _priors(size)
+    _expect(len(middles), size, boxes, scores, landmarks)
     kept = np.flatnonzero(scores[:, 1] >= least)
     middle, side = middles[kept], sides[kept, None]
     found = middle + boxes[kept, :2] * _RETINA_VARIANCE[0] * side
@@ -134,19 +135,22 @@ def decode_retinaface(outputs: Sequence[AnyArray], size: Size, least: float) -> 
 
 
 def decode_retinaface_maps(outputs: Mapping[str, AnyArray], least: float) -> Detections:
-    """Faces from the maps of InsightFace's RetinaFace for MXNet, three per stride: scores, boxes and landmarks.
+    """Decode MXNet RetinaFace maps: scores, boxes and landmarks at three strides.
 
-    Every cell has two square anchors around the middle of its first 16 pixels. The score map holds the background of both anchors,
-    then the faces; boxes and landmarks are differences in sides of the anchor (detection/retinaface/retinaface.py of
-    deepinsight/insightface).
+    Every cell has two square anchors around the middle of its first 16 pixels. The score map holds the
+    background of both anchors, then the faces; boxes and landmarks are differences in sides of the anchor
+    (detection/retinaface/retinaface.py of deepinsight/insightface).
     """
     found = []
     for stride, sides in _MAP_ANCHORS.items():
-        scores, boxes, landmarks = (
+        scores, boxes, landmarks = maps = [
             next(one for name, one in outputs.items() if part in name and name.endswith(f"stride{stride}"))
             for part in ("cls_prob", "bbox_pred", "landmark_pred")
-        )
+        ]
         n_anchors, (rows, cells) = len(sides), scores.shape[2:]
+        wanted = [(1, n_anchors * n, rows, cells) for n in (2, 4, 10)]
+        if not scores.size or [one.shape for one in maps] != wanted:
+            raise _misfit(maps, "maps of one height and width, with 4, 8 and 20 channels")
         middle = _cells(np.arange(rows * cells), cells) * np.float32(stride) + np.float32(7.5)
         for at, side in enumerate(sides):
             score = scores[0, n_anchors + at].ravel()
@@ -164,8 +168,39 @@ def decode_retinaface_maps(outputs: Mapping[str, AnyArray], least: float) -> Det
 _MAP_ANCHORS = {32: (512, 256), 16: (128, 64), 8: (32, 16)}
 
 
+def _levels(outputs: Sequence[AnyArray], widths: Sequence[int], n_levels: int) -> list[tuple[AnyArray, ...]]:
+    """Return the outputs of every width as rows, level by level."""
+    by_width = [[_as_rows(one, width) for one in outputs if one.shape[-1:] == (width,)] for width in widths]
+    if not n_levels or any(len(one) != n_levels for one in by_width):
+        raise _misfit(outputs, f"{n_levels or 'some'} outputs of each width of {', '.join(map(str, widths))}")
+    return list(zip(*by_width, strict=True))
+
+
+def _as_rows(output: AnyArray, width: int) -> AnyArray:
+    if not output.size or output.size % width:
+        raise _misfit([output], f"rows of {width} numbers")
+    return output.reshape(-1, width)
+
+
+def _expect(n_rows: int, size: Size, *outputs: AnyArray) -> None:
+    """Refuse outputs of another number of places than a picture of this size has."""
+    if any(len(one) != n_rows for one in outputs):
+        raise _misfit(outputs, f"{n_rows:,} rows of each for {size[0]} x {size[1]} pixels")
+
+
+def _misfit(outputs: Sequence[AnyArray], wanted: str) -> InputError:
+    found = ", ".join(str(list(one.shape)) for one in outputs)
+    return InputError(
+        f"returns outputs of the shapes {found}, and a detector of its kind returns {wanted}; is it a face "
+        "detector?",
+        code="detector-outputs-wrong",
+        expected=wanted,
+        found=tuple(one.shape for one in outputs),
+    )
+
+
 def suppress_overlaps(faces: Detections, overlap: float) -> Detections:
-    """The faces that overlap no better one by more than a share of their union, best first (non-maximum suppression)."""
+    """Suppress overlapping faces, best first (non-maximum suppression by intersection over union)."""
     order = np.argsort(-faces.scores, kind="stable")
     kept: list[int] = []
     while order.size:
@@ -196,7 +231,7 @@ def share_of_smaller(box: FloatArray, others: FloatArray) -> FloatArray:
 
 
 def _cells(numbers: LongArray, per_row: int) -> FloatArray:
-    """(column, row) of cells, counted row by row."""
+    """Return (column, row) of cells, counted row by row."""
     return np.stack([numbers % per_row, numbers // per_row], axis=1).astype(np.float32)
 
 

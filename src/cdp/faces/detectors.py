@@ -20,7 +20,8 @@ from cdp.faces.detector_outputs import (
     decode_scrfd,
     decode_yunet,
 )
-from cdp.nets.onnx_sessions import hash_file, open_any_size, open_session
+from cdp.nets.onnx_sessions import ModelSession, open_any_size, open_session
+from cdp.storage.array_files import hash_contents, naming
 from cdp.types.arrays import AnyArray, ByteArray, FloatArray
 
 _YUNET = {f"{name}_{stride}" for name in ("cls", "obj", "bbox", "kps") for stride in (8, 16, 32)}
@@ -46,8 +47,9 @@ class Kind:
     decode: Callable[[Mapping[str, AnyArray], Size, float], Detections]
 
 
-# As the projects that publish them prepare their images: model_zoo/scrfd.py and detection/retinaface/retinaface.py of
-# deepinsight/insightface, objdetect/src/face_detect.cpp of opencv/opencv, detect.py of biubug6/Pytorch_Retinaface.
+# As the projects that publish them prepare their images: model_zoo/scrfd.py and
+# detection/retinaface/retinaface.py of deepinsight/insightface, objdetect/src/face_detect.cpp of
+# opencv/opencv, detect.py of biubug6/Pytorch_Retinaface.
 SCRFD = Kind(
     "SCRFD",
     False,
@@ -78,7 +80,9 @@ RETINAFACE_MXNET = Kind(
 class Detector:
     """A face detector; several threads may call it at once."""
 
-    def __init__(self, file: str | Path, *, device: str = "auto", session: Any = None) -> None:
+    def __init__(
+        self, file: str | Path, *, device: str = "auto", session: ModelSession | None = None
+    ) -> None:
         """Open a detector.
 
         Args:
@@ -90,27 +94,37 @@ class Detector:
             InputError: it is no detector of a known kind.
         """
         self._session = session or open_session(file, device)
-        self.checksum = f"sha256 {hash_file(file)}"
-        (taken, *others) = self._session.get_inputs()
-        if others or len(taken.shape) != 4 or taken.type != "tensor(float)":
+        self.checksum = f"sha256 {hash_contents(file)}"
+        taken = next(iter(self._session.inputs), None)
+        if taken is None or len(self._session.inputs) > 1 or not _takes_photos(taken):
             raise InputError(
                 f"{file}: takes something else than photos as (1, 3, height, width); is it a detector?",
                 code="detector-input-wrong",
                 file=file,
             )
         sides = {side for side in taken.shape[2:] if isinstance(side, int) and side > 0}
+        if max(sides, default=0) > _LARGEST:
+            raise InputError(
+                f"{file}: takes photos of {max(sides):,} pixels a side, more than any detector; is it one?",
+                code="detector-input-too-large",
+                file=file,
+                found=max(sides),
+            )
         if len(sides) > 1:
             raise InputError(
-                f"{file}: takes photos of {taken.shape[2]} x {taken.shape[3]}; only square ones are known here.",
+                f"{file}: takes photos of {taken.shape[2]} x {taken.shape[3]}; only square ones are known "
+                "here.",
                 code="detector-not-square",
                 file=file,
                 found=(taken.shape[2], taken.shape[3]),
             )
         self._input = taken.name
-        self._names = [one.name for one in self._session.get_outputs()]
+        self._names = [one.name for one in self._session.outputs]
         side = sides.pop() if sides else COARSE
         blank = np.zeros((1, 3, side, side), np.float32)
-        self.kind = _find_kind(Path(file), self._names, self._run(Path(file), blank), side)
+        arrays = self._session.run(self._names, {self._input: blank}, "a black photo")
+        self.kind = _find_kind(Path(file), self._names, arrays, side)
+        self._decode(arrays, (side, side), 1.0)
         self.fixed: int | None = side if sides or isinstance(taken.shape[2], int) else None
         """Side of the only input that it takes; None = any size."""
         if self.fixed is not None:
@@ -147,10 +161,29 @@ class Detector:
         part = photo[window.top : window.bottom, window.left : window.right]
         fitted = fit_into(part, window.factor, self.fixed)
         values = self._prepare(fitted)
-        arrays = self._session.run(self._names, {self._input: values})
-        size = (fitted.shape[0], fitted.shape[1])
-        faces = self.kind.decode(dict(zip(self._names, arrays, strict=True)), size, least)
+        arrays = self._session.run(self._names, {self._input: values}, "a photo")
+        faces = self._decode(arrays, (fitted.shape[0], fitted.shape[1]), least)
+        if len(faces) > _MOST_FACES:
+            raise InputError(
+                f"{self._session.file}: finds {len(faces):,} faces on one photo; is it a face detector?",
+                code="detector-finds-too-many",
+                file=self._session.file,
+                found=len(faces),
+            )
         return faces.placed(1 / window.factor, window.left, window.top)
+
+    def _decode(self, arrays: Sequence[AnyArray], size: Size, least: float) -> Detections:
+        """Faces from outputs; those that do not fit the kind of the detector are refused."""
+        numbers = {
+            name: one.astype(np.float32, copy=False) for name, one in zip(self._names, arrays, strict=True)
+        }
+        # A damaged model gives numbers of any size; faces of such are left out.
+        with naming(self._session.file, file=self._session.file), np.errstate(all="ignore"):
+            return self.kind.decode(numbers, size, least)
+
+    def stop(self) -> None:
+        """End what other threads compute, soon; they fail."""
+        self._session.stop()
 
     def _prepare(self, fitted: ByteArray) -> FloatArray:
         """Bring pixels into the form that the network takes, float32 (1, 3, h, w)."""
@@ -163,33 +196,29 @@ class Detector:
             values /= np.float32(self.kind.std)
         return values
 
-    def _takes_any_size(self, session: Any) -> bool:
-        """Whether faces are found as they should be by a session that was opened for any size: the outputs grow with the input."""
+    def _takes_any_size(self, session: ModelSession) -> bool:
+        """Test whether a session opened for any size detects properly: the outputs grow with the input."""
         rng = np.random.default_rng(0)
         try:
             shapes = []
             for height, width in _TRIED_SIZES:
                 pixels = rng.integers(0, 256, (height, width, 3), np.uint8)
-                arrays = session.run(self._names, {self._input: self._prepare(pixels)})
-                with np.errstate(all="ignore"):  # outputs that do not fit the size are what is looked for
-                    self.kind.decode(dict(zip(self._names, arrays, strict=True)), (height, width), 0.0)
+                arrays = session.run(
+                    self._names, {self._input: self._prepare(pixels)}, "a picture of any size"
+                )
+                self._decode(arrays, (height, width), 0.0)
                 shapes.append(sum(one.size for one in arrays) / (height * width))
-        except Exception:  # it was made for one size only
+        except InputError:  # it was made for one size only
             return False
         return bool(max(shapes) - min(shapes) < 1e-6)
 
-    def _run(self, file: Path, values: FloatArray) -> list[AnyArray]:
-        try:
-            return list(self._session.run(self._names, {self._input: values}))
-        except Exception as error:
-            reason = str(error).strip().partition("\n")[0][:200]
-            raise InputError(
-                f"{file}: fails on a black photo ({reason}); is it a face detector?",
-                code="detector-fails",
-                file=file,
-            ) from None
+
+def _takes_photos(taken: Any) -> bool:
+    return len(taken.shape or ()) == 4 and taken.type == "tensor(float)"
 
 
+_LARGEST = 4096
+_MOST_FACES = 10_000
 _TRIED_SIZES = ((640, 640), (256, 256), (320, 448))
 _STRIDE = 32
 
@@ -221,7 +250,7 @@ def fit_into(photo: ByteArray, factor: float, fixed: int | None) -> ByteArray:
 
 
 def _find_kind(file: Path, names: Sequence[str], arrays: Sequence[Any], size: int) -> Kind:
-    """The kind of a detector by the names and shapes of its outputs."""
+    """Return the kind of a detector by the names and shapes of its outputs."""
     widths = Counter(int(one.shape[-1]) if one.ndim else 0 for one in arrays)
     if set(names) >= _YUNET:
         return YUNET
@@ -235,22 +264,22 @@ def _find_kind(file: Path, names: Sequence[str], arrays: Sequence[Any], size: in
     boxes_only = ({4: 1, 2: 1}, {1: widths[4], 4: widths[4]}, {1: 2 * widths[4], 4: widths[4]})
     if widths[4] in (1, 3, 5) and widths in [Counter(one) for one in boxes_only]:
         raise InputError(
-            f"{file}: a detector without landmarks, and faces cannot be aligned without them; take a file that has them (SCRFD: "
-            "_bnkps or _kps).",
+            f"{file}: a detector without landmarks, and faces cannot be aligned without them; take a file "
+            "that has them (SCRFD: _bnkps or _kps).",
             code="detector-without-landmarks",
             file=file,
         )
     listed = ", ".join(f"{name} {list(one.shape)}" for name, one in zip(names, arrays, strict=True))
     raise InputError(
-        f"{file}: not a detector that is known here: its outputs at {size} x {size} are {listed}; give SCRFD, YuNet (2023) or "
-        "RetinaFace.",
+        f"{file}: not a detector that is known here: its outputs at {size} x {size} are {listed}; give "
+        "SCRFD, YuNet (2023) or RetinaFace.",
         code="detector-unknown",
         file=file,
     )
 
 
 def _has_maps(names: Sequence[str], arrays: Sequence[Any]) -> bool:
-    """Whether outputs are the maps of InsightFace's RetinaFace for MXNet: scores, boxes and landmarks at three strides."""
+    """Test for the MXNet RetinaFace layout: scores, boxes and landmarks at three strides."""
     wanted = {"cls_prob": 4, "bbox_pred": 8, "landmark_pred": 20}
     return all(
         any(part in name and name.endswith(f"stride{stride}") and one.ndim == 4 and one.shape[1] == channels

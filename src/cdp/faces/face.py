@@ -24,7 +24,8 @@ class Face:
         size: shorter side of the box.
         sharpness, pose: see `cdp.faces.quality`.
         path: of the crop, relative to the folder; empty if the face was dropped.
-        reason: why it was dropped; empty if it was kept. A photo without a face or one that cannot be read has one too.
+        reason: why it was dropped; empty if it was kept. A photo without a face or one that cannot be read
+            has one too.
     """
 
     photo: int

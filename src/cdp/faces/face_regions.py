@@ -1,8 +1,8 @@
-"""Face regions that photo programs wrote: who is where on a photo, from XMP inside it or in a file next to it.
+"""Named face regions of photo programs, from XMP inside a photo or in a sidecar.
 
-Two forms are read: regions of the Metadata Working Group (digiKam, Lightroom, Picasa, Apple, Immich) and those of Microsoft.
-Both are fractions of the image as it is stored, before EXIF's orientation turns it; boxes here are pixels of the upright photo,
-as a detector sees it.
+Two forms are read: regions of the Metadata Working Group (digiKam, Lightroom, Picasa, Apple, Immich) and
+those of Microsoft. Both are fractions of the image as it is stored, before EXIF's orientation turns it; boxes
+here are pixels of the upright photo, as a detector sees it.
 """
 
 from __future__ import annotations
@@ -63,12 +63,12 @@ class FoundRegions:
 
 
 def read_regions(photo: str | os.PathLike[str]) -> list[Region]:
-    """The named face regions of a photo; none where there is no photo, no XMP, or none that can be read."""
+    """Return the named face regions of a photo; none without a photo or readable XMP."""
     return list(find_regions(photo).regions)
 
 
 def find_regions(photo: str | os.PathLike[str]) -> FoundRegions:
-    """The named face regions of a photo, and notes about what was ignored; never raises for what files hold.
+    """Return the named face regions of a photo and notes on ignored data; never raises on file contents.
 
     The first of these that has face regions counts: `photo.jpg.xmp`, `photo.xmp`, the photo itself.
 
@@ -96,7 +96,7 @@ def find_regions(photo: str | os.PathLike[str]) -> FoundRegions:
 
 
 def photo_header(photo: str) -> ImageHeader | None:
-    """The header of a photo, also of one inside an archive; None where it is gone or damaged."""
+    """Return the header of a photo, also of one inside an archive; None where it is gone or damaged."""
     if os.path.isfile(photo):
         return read_header(photo)
     archive, _ = split_location(photo)
@@ -122,7 +122,7 @@ def _packets(path: str, header: ImageHeader, notes: list[str]) -> Iterable[tuple
 
 
 def stored_regions(packet: Document) -> list[tuple[str, Box]]:
-    """Name and box of every named face of a packet; boxes are fractions of the stored image and may be nonsense.
+    """Read name and box of every named face of a packet; boxes are unchecked fractions of the image.
 
     Microsoft's regions count where the Metadata Working Group's have no region in the same place.
     """
@@ -175,7 +175,7 @@ def _number(text: str) -> float:
 
 
 def _region(name: str, box: Box, header: ImageHeader) -> Region | None:
-    """A region in pixels of the upright photo, cut at its edges; None where there is no such place on the photo."""
+    """Convert a region to pixels of the upright photo, clipped; None if it lies outside."""
     left, top, right, bottom = box
     # A comparison with NaN is false, and no box is twice as large as its photo.
     if not (0 < right - left <= 2 and 0 < bottom - top <= 2):
@@ -189,13 +189,13 @@ def _region(name: str, box: Box, header: ImageHeader) -> Region | None:
 
 
 def turn_upright(box: Box, orientation: int) -> Box:
-    """A box of the stored image as a box of the upright one; both in fractions of the image."""
+    """Return a box of the stored image as a box of the upright one; both in fractions of the image."""
     corners = [_turned(x, y, orientation) for x, y in (box[:2], box[2:])]
     return _between(corners)
 
 
 def turn_back(box: Box, orientation: int) -> Box:
-    """A box of the upright image as a box of the stored one: the inverse of `turn_upright`."""
+    """Return a box of the upright image as a box of the stored one: the inverse of `turn_upright`."""
     # A quarter to the left undoes one to the right; all other turns undo themselves.
     inverse = {6: 8, 8: 6}.get(orientation, orientation)
     corners = [_turned(x, y, inverse) for x, y in (box[:2], box[2:])]
@@ -208,7 +208,7 @@ def _between(corners: Sequence[tuple[float, float]]) -> Box:
 
 
 def _turned(x: float, y: float, orientation: int) -> tuple[float, float]:
-    """Where a point of the stored image is when EXIF's orientation is applied."""
+    """Return where a point of the stored image is when EXIF's orientation is applied."""
     return {
         2: (1 - x, y),
         3: (1 - x, 1 - y),
@@ -231,10 +231,10 @@ def overlap(one: Sequence[float], other: Sequence[float]) -> float:
 
 
 def match_regions(regions: Sequence[Region], boxes: Sequence[Sequence[float]]) -> list[str]:
-    """The name of the person of every face, empty where no region says it.
+    """Return the name of the person of every face, empty where no region says it.
 
-    A region belongs to the face that it overlaps most, each to one; where programs draw larger or smaller boxes, it is enough
-    that the centers of both are inside the other. Nobody is on a photo twice.
+    A region belongs to the face that it overlaps most, each to one; where programs draw larger or smaller
+    boxes, it is enough that the centers of both are inside the other. Nobody is on a photo twice.
 
     Args:
         regions: of one photo.
@@ -265,7 +265,7 @@ def _closeness(region: Sequence[float], box: Sequence[float]) -> float:
 
 
 def _is_inside(one: Sequence[float], other: Sequence[float]) -> bool:
-    """Whether the center of a box is inside another one."""
+    """Return whether the center of a box is inside another one."""
     x, y = (one[0] + one[2]) / 2, (one[1] + one[3]) / 2
     return other[0] <= x <= other[2] and other[1] <= y <= other[3]
 

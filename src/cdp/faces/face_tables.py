@@ -1,4 +1,4 @@
-"""The tables of a folder of aligned faces: faces with their photo, box and landmarks, what was left out, and who is not whom."""
+"""Tables of an aligned folder: faces with photo, box and landmarks, dropped faces, cannot-link pairs."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def _columns(wanted: Sequence[str]) -> Callable[[Path, list[str]], list[str]]:
 
 
 def rename_photos(folder: Path, renamed: Mapping[str, str]) -> None:
-    """Name photos in the tables of a folder by where they are now; paths are from the root of the file system."""
+    """Rename photos in the tables of a folder; paths are absolute."""
     here = os.path.realpath(folder)
     for file in (folder / FACES, folder / DROPPED):
         if not file.is_file():
@@ -134,7 +134,8 @@ def write_face_tables(
     write_csv(folder / FACES, columns | _measures(faces, where))
     reasons: dict[str, Any] = {"reason": [face.reason for face in dropped]}
     write_csv(folder / DROPPED, _measures(dropped, where) | reasons)
-    # As `cdp.collection.correction_tables` reads them; by path, so that they hold in a collection of several batches too.
+    # As `cdp.collection.correction_tables` reads them; by path, so that they hold in a collection of several
+    # batches too.
     one, other = ([manifest.locations[row] for row in rows] for rows in different.T.tolist())
     write_csv(folder / DIFFERENT, {"kind": ["different"] * len(one), "path": one, "other_path": other})
 

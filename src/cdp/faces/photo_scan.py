@@ -1,7 +1,7 @@
-"""Find photos: all images below a folder however it is nested, what else there is and why it is left out, and content hashes.
+"""Photo scan: images below a folder at any depth, other files with reasons, and content hashes.
 
-Folder names mean nothing unless asked for. A photo is what its bytes are: copies and links are one photo, and a photo that was
-renamed is the same photo.
+Folder names mean nothing unless asked for. A photo is what its bytes are: copies and links are one photo, and
+a photo that was renamed is the same photo.
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ _THUMBNAILS = frozenset(
 
 _VIDEOS = (".mp4", ".mov", ".avi", ".mkv", ".m4v", ".3gp", ".webm", ".mts", ".m2ts", ".wmv", ".mpg", ".mpeg")
 _RAW = (
-    ".cr2", ".cr3", ".crw", ".nef", ".nrw", ".arw", ".srf", ".sr2", ".dng", ".raf", ".orf", ".rw2", ".pef", ".srw", ".x3f", ".3fr",
+    ".cr2", ".cr3", ".crw", ".nef", ".nrw", ".arw", ".srf", ".sr2", ".dng", ".raf", ".orf", ".rw2", ".pef",
+    ".srw", ".x3f", ".3fr",
     ".iiq", ".rwl", ".raw",
 )  # fmt: skip
 _OTHER_IMAGES = (".psd", ".xcf", ".svg", ".jxl", ".exr", ".hdr", ".ai", ".eps", ".ico")
@@ -85,7 +86,8 @@ def scan_photos(
 
     Args:
         source: a folder, nested in any way; or a table, a list or an archive, as `read_manifest` takes them.
-        identities: what folder names mean: `none`, or `folders` = the folder that a photo is in is the person on it.
+        identities: what folder names mean: `none`, or `folders` = the folder that a photo is in is the person
+            on it.
         root: what relative paths in a table are relative to.
         skip: a list of unreadable images to leave out.
 
@@ -118,7 +120,7 @@ def scan_photos(
 
 
 def _walk(folder: Path, thumbnails: Counter[str]) -> Iterator[str]:
-    """Paths of all files below a folder, sorted; hidden ones and thumbnails are passed over, links to folders above too."""
+    """Yield all file paths below a folder, sorted; skip hidden files, thumbnails and links upwards."""
     seen: set[str] = set()
     for place, folders, files in os.walk(folder, followlinks=True):
         here = os.path.realpath(place)
@@ -150,7 +152,7 @@ def _walk(folder: Path, thumbnails: Counter[str]) -> Iterator[str]:
 
 
 def _folder_identities(paths: list[str]) -> tuple[LongArray, tuple[str, ...] | None]:
-    """The last folder of every path as a person; photos at the top have none."""
+    """Return the last folder of every path as a person; photos at the top have none."""
     folders = [os.path.basename(os.path.dirname(one)) for one in paths]
     names = tuple(sorted(set(folders) - {""}))
     number = {name: at for at, name in enumerate(names)}

@@ -1,6 +1,7 @@
 """The photos of an album, one row each: where they are, what their bytes are, and what became of them.
 
-`photos.csv` names photos as they are found from its own folder, so an album and its photos can be moved together.
+`photos.csv` names photos as they are found from its own folder, so an album and its photos can be moved
+together.
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ FACES, NO_FACE, UNREADABLE, UNSUPPORTED, COPY, GONE = (
     "copy",
     "gone",
 )
-"""Status of a photo: its faces are in the album; none was found; it cannot be read; it is no photo; its bytes are those of another
+"""Status of a photo: its faces are in the album; none was found; it cannot be read; it is no photo; its bytes
+are those of another
 photo; its file is gone or holds something else, and its faces are still in the album."""
 
 _NO_STAMP = Stamp("")
@@ -60,7 +62,8 @@ class PhotoChanges:
         again: how many of these could not be read before.
         renamed: old path -> new path of photos that are in the album.
         copies: path -> path of the photo with the same bytes.
-        gone: paths of photos whose file is gone, or holds something else now; only below the folder that was looked through.
+        gone: paths of photos whose file is gone, or holds something else now; only below the folder that was
+            looked through.
     """
 
     new: tuple[int, ...]
@@ -159,7 +162,7 @@ def compare_photos(before: Sequence[Photo], scan: PhotoScan, stamps: Sequence[St
 
 
 def _is_elsewhere(entry: Photo, stamp_at: Mapping[str, Stamp]) -> bool:
-    """Whether a photo is no longer where it was: the file is gone, or another photo is there now."""
+    """Return whether a photo is no longer where it was: the file is gone, or another photo is there now."""
     if entry.path in stamp_at:
         return stamp_at[entry.path].sha256 != entry.stamp.sha256
     return not os.path.exists(entry.path.partition("!")[0])

@@ -8,14 +8,14 @@ from cdp.types.arrays import AnyArray, ByteArray
 
 
 def sharpness(crop: ByteArray) -> float:
-    """The variance of the Laplacian of a face's gray values: the differences of each pixel to its four neighbors."""
+    """Compute the variance of the Laplacian of a face's gray values."""
     gray = crop.astype(np.float64) @ (0.299, 0.587, 0.114)
     around = gray[:-2, 1:-1] + gray[2:, 1:-1] + gray[1:-1, :-2] + gray[1:-1, 2:]
     return float(np.var(around - 4 * gray[1:-1, 1:-1]))
 
 
 def head_pose(landmarks: AnyArray) -> float:
-    """How far the tip of the nose is from the middle of the eyes, along their line, in halves of their distance."""
+    """Measure how far the nose is from the middle of the eyes, along their line, in half eye distances."""
     left, right, nose = np.asarray(landmarks[:3], np.float64)
     along = right - left
     squared = float(along @ along)
@@ -23,5 +23,5 @@ def head_pose(landmarks: AnyArray) -> float:
 
 
 def face_size(box: AnyArray) -> float:
-    """The shorter side of a box."""
+    """Return the shorter side of a box."""
     return float(min(box[2] - box[0], box[3] - box[1]))

@@ -1,6 +1,7 @@
 """XMP packets: XML that photo programs keep inside photos and in files next to them, parsed without trust.
 
-Packets come from anywhere. One with a document type, entities, too many bytes or too many elements is not parsed.
+Packets come from anywhere. One with a document type, entities, too many bytes or too many elements is not
+parsed.
 """
 
 from __future__ import annotations
@@ -65,7 +66,7 @@ def _check_depth(parsed: Document, most: int = 100) -> None:
 
 
 def root_of(packet: Document) -> Element:
-    """The outermost element of a packet."""
+    """Return the outermost element of a packet."""
     root = packet.documentElement
     if root is None:
         raise InputError("the XMP is empty", code="xmp-unreadable")
@@ -78,13 +79,13 @@ def children(element: Element) -> list[Element]:
 
 
 def is_called(element: Element, name: str) -> bool:
-    """Whether an element has a name such as `mwg-rs:Area`, whatever prefix its file uses."""
+    """Return whether an element has a name such as `mwg-rs:Area`, whatever prefix its file uses."""
     prefix, _, local = name.partition(":")
     return element.localName == local and element.namespaceURI == NAMESPACES[prefix]
 
 
 def child(element: Element, name: str) -> Element | None:
-    """The first element of a name inside a structure; an `rdf:Description` in between does not count."""
+    """Return the first element of a name inside a structure, ignoring `rdf:Description` in between."""
     for one in children(element):
         if is_called(one, name):
             return one
@@ -95,7 +96,7 @@ def child(element: Element, name: str) -> Element | None:
 
 
 def text_of(element: Element, name: str) -> str:
-    """The text of a field of a structure, which is an attribute or an element; empty if there is none."""
+    """Return the text of a structure's field, an attribute or an element; empty without one."""
     prefix, _, local = name.partition(":")
     found = child(element, name)
     if found is not None:
@@ -106,7 +107,7 @@ def text_of(element: Element, name: str) -> str:
 
 
 def items(element: Element) -> list[Element]:
-    """The items of a list, which is a bag, a sequence or a choice."""
+    """Return the items of a list, which is a bag, a sequence or a choice."""
     lists = [
         one
         for one in children(element)
@@ -116,7 +117,7 @@ def items(element: Element) -> list[Element]:
 
 
 def find_all(element: Element, name: str) -> Iterator[Element]:
-    """All elements of a name below an element, in order."""
+    """Yield all elements of a name below an element, in order."""
     for one in children(element):
         if is_called(one, name):
             yield one
@@ -125,13 +126,13 @@ def find_all(element: Element, name: str) -> Iterator[Element]:
 
 
 def printable(text: str, most: int = 200) -> str:
-    """A text as a name: characters that cannot be printed or written as XML go, and spaces are single."""
+    """Clean a text for use as a name: no unprintable characters, single spaces."""
     kept = "".join(one if one.isprintable() else " " for one in _NOT_XML.sub(" ", text))
     return " ".join(kept.split())[:most].strip()
 
 
 def render_packet(packet: Document) -> bytes:
-    """A packet as UTF-8, indented where only elements are inside an element; nothing else of it changes."""
+    """Serialize a packet as UTF-8, indented where elements contain only elements."""
     return "".join(f"{_rendered(one, 0)}\n" for one in packet.childNodes).encode()
 
 

@@ -6,6 +6,9 @@ between them, while that mean is greater than a threshold. A pair that is no can
 0: two images of one identity would probably be neighbors. One false pair between two groups of ten images is
 one hundredth of the mean.
 
+Where pairs are scored by similarity, the mean over all pairs follows from sums of vectors
+(exact_linkage.py), and the rest of this page does not apply.
+
 A k-NN graph cannot hold all pairs of a large group: an image in a group of s has at most k of its s - 1
 pairs. The mean is therefore taken over the pairs that the graph can hold,
 
@@ -30,11 +33,12 @@ import numpy as np
 from cdp.errors import InputError
 from cdp.grouping.components import Batch, group_batches
 from cdp.grouping.dendrogram import Dendrogram, merge_groups
+from cdp.grouping.exact_linkage import link_exactly
 from cdp.grouping.links import Links, link_groups, link_images, may_lead_above, merge_best_first
 from cdp.grouping.union_find import make_union_find
 from cdp.runtime.runtime import Runtime
 from cdp.runtime.spill import SpillFiles
-from cdp.types import ConsensusGraph, Labels
+from cdp.types import ConsensusGraph, Labels, SimilarityGraph
 from cdp.types.arrays import DoubleArray, IntArray, read_only
 from cdp.types.constraints import Constraints, leave_out
 
@@ -57,9 +61,9 @@ def agglomerate(
 ) -> Labels:
     """Group images by average linkage: merge the two groups with the largest mean probability, best first.
 
-    Deviation: the paper takes connected components (`propagate`). Here improbable pairs count too, so the
-        graph
-    should hold all candidates that are not negligible; `CDP(grouping="average")` keeps those above 0.01.
+    Deviation: the paper takes connected components (`propagate`). Here improbable pairs count too, so
+    the graph should hold all candidates that are not negligible; `CDP(grouping="average")` keeps those above
+    0.01.
 
     Equal means are ordered by the larger sum, then by the order of the pairs; only there does the result
     depend on how the images are numbered.
@@ -80,6 +84,12 @@ def agglomerate(
         Labels. An image that stays alone has the status `NO_ACCEPTED_PAIR` if none of its pairs is more
         probable than the threshold, else `ISOLATED`. The confidence is that of `propagate`, over the pairs
         above the threshold.
+
+    Examples:
+        >>> from cdp import ConsensusGraph, agglomerate
+        >>> pairs = ConsensusGraph([[0, 1], [1, 2], [2, 3]], [0.1, 0.8, 0.1], n_images=4)
+        >>> agglomerate(pairs, k=3, threshold=0.5).labels.tolist()
+        [0, 0, 1, 1]
     """
     return build_dendrogram(graph, k, threshold, max_cluster_size, constraints, runtime=runtime).cut(
         threshold
@@ -111,6 +121,8 @@ def build_dendrogram(
     """
     _check_settings(k, lowest, max_cluster_size)
     runtime = runtime or Runtime()
+    if isinstance(graph, SimilarityGraph):
+        return _link_exactly(graph, lowest, max_cluster_size, constraints, runtime)
     ends = (*(end for end in _STAGE_ENDS if end > lowest), lowest)
     if constraints is not None:
         # Probabilities stay as scored, also of confirmed pairs: a confirmed pair between two groups must not
@@ -128,6 +140,30 @@ def build_dendrogram(
             merge_groups(group, read_only(merges[-1].kept), read_only(merges[-1].gone))
             links = link_groups(links, group, runtime)
     return Dendrogram(graph, *_in_order(merges), lowest, constraints)
+
+
+def _link_exactly(
+    graph: SimilarityGraph,
+    lowest: float,
+    max_cluster_size: int,
+    constraints: Constraints | None,
+    runtime: Runtime,
+) -> Dendrogram:
+    """Run exact average linkage of z-scores; the height of a merge is the probability at the mean z-score."""
+    linked = graph
+    if constraints is not None:
+        linked = leave_out(graph, constraints)
+    merges = link_exactly(
+        linked.ids,
+        graph.vectors,
+        graph.offset,
+        graph.z_score_at(lowest),
+        max_cluster_size,
+        constraints,
+        runtime=runtime,
+    )
+    height = graph.probability_of(merges.height)
+    return Dendrogram(linked, merges.kept, merges.gone, height, lowest, constraints)
 
 
 def _check_settings(k: int, threshold: float, max_cluster_size: int) -> None:

@@ -1,7 +1,7 @@
 """Cohesion of finished groups: mean probability between an image and its group, and between two groups.
 
 Means are those of average linkage: over the pairs that a k-NN graph can hold, others counting as probability
-0.
+0. Of pairs scored by similarity it is the probability at the mean z-score of all pairs.
 """
 
 from __future__ import annotations
@@ -10,11 +10,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
+from scipy import sparse
 
 from cdp.blocks import PAIRS_PER_BLOCK, spans
 from cdp.runtime.kernels import kernel
-from cdp.types import ConsensusGraph, Labels
-from cdp.types.arrays import AnyArray, DoubleArray, IntArray, LongArray
+from cdp.types import ConsensusGraph, Labels, SimilarityGraph
+from cdp.types.arrays import AnyArray, DoubleArray, FloatArray, IntArray, LongArray
+
+_ROWS_PER_BLOCK = 4096
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,6 +43,8 @@ def tie_to_group(scored: ConsensusGraph, labels: Labels, k: int) -> DoubleArray:
     The mean is over min(size - 1, k) pairs, or those present if more; missing pairs count as 0, as in
     `agglomerate`. It is 0 for images without a group.
     """
+    if isinstance(scored, SimilarityGraph):
+        return _tie_by_sums(scored, labels)
     total, present = np.zeros(labels.n_images), np.zeros(labels.n_images, np.int64)
     _add_up(scored.ids, scored.doubt, labels.labels, total, present)
     possible = np.minimum(group_sizes(labels) - 1, k)
@@ -65,17 +70,61 @@ def tie_groups(scored: ConsensusGraph, labels: Labels, k: int) -> GroupTies:
         keys.append(np.unique(ends.min(axis=1) * n_groups + ends.max(axis=1)))
     key = np.unique(np.concatenate(keys))
     del keys
+    ids = np.stack([key // n_groups, key % n_groups], axis=1)
+    if isinstance(scored, SimilarityGraph):
+        mean = _mean_between(scored, labels, ids)
+        order = np.argsort(-mean, kind="stable")
+        return GroupTies(ids[order].astype(np.int32), mean[order])
     total, present = np.zeros(len(key)), np.zeros(len(key), np.int64)
     for ends, probability in _between(scored, labels):
         position = np.searchsorted(key, ends.min(axis=1) * n_groups + ends.max(axis=1))
         np.add.at(total, position, probability)
         np.add.at(present, position, 1)
-    ids = np.stack([key // n_groups, key % n_groups], axis=1)
     sizes = np.bincount(labels.labels[labels.labels >= 0], minlength=n_groups).astype(np.float64)[ids]
     possible = sizes.prod(axis=1) * np.minimum(1, k / np.maximum(sizes.sum(axis=1) - 1, 1))
     mean = total / np.maximum(possible, present)
     order = np.argsort(-mean, kind="stable")
     return GroupTies(ids[order].astype(np.int32), mean[order])
+
+
+def _tie_by_sums(scored: SimilarityGraph, labels: Labels) -> DoubleArray:
+    """Compute the probability at the mean z-score between every image and the rest of its group."""
+    sums, sizes = _sum_groups(scored, labels), group_sizes(labels)
+    tie = np.zeros(labels.n_images)
+    for start, stop in spans(labels.n_images, _ROWS_PER_BLOCK):
+        rows = start + np.flatnonzero(sizes[start:stop] > 1)
+        own = scored.vectors[rows].astype(np.float32)
+        rest = sums[labels.labels[rows]] - own
+        z = scored.offset + np.einsum("ij,ij->i", own, rest, dtype=np.float64) / (sizes[rows] - 1)
+        tie[rows] = scored.probability_of(z)
+    return tie
+
+
+def _mean_between(scored: SimilarityGraph, labels: Labels, ids: LongArray) -> DoubleArray:
+    """Compute the probability at the mean z-score between two groups, for pairs of groups (m, 2)."""
+    sums = _sum_groups(scored, labels)
+    sizes = np.bincount(labels.labels[labels.labels >= 0], minlength=len(sums)).astype(np.float64)
+    mean = np.empty(len(ids))
+    for start, stop in spans(len(ids), _ROWS_PER_BLOCK):
+        one, other = ids[start:stop].T
+        products = np.einsum("ij,ij->i", sums[one], sums[other], dtype=np.float64)
+        mean[start:stop] = scored.offset + products / (sizes[one] * sizes[other])
+    probability: DoubleArray = scored.probability_of(mean)
+    return probability
+
+
+def _sum_groups(scored: SimilarityGraph, labels: Labels) -> FloatArray:
+    """Add up the vectors of every group, float32 (groups, d)."""
+    sums = np.zeros((max(1, labels.n_identities), scored.vectors.shape[1]), np.float32)
+    for start, stop in spans(labels.n_images, _ROWS_PER_BLOCK):
+        number = labels.labels[start:stop]
+        rows = np.flatnonzero(number >= 0)
+        groups, place = np.unique(number[rows], return_inverse=True)
+        one = sparse.csr_array(
+            (np.ones(len(rows), np.float32), (place, np.arange(len(rows)))), (len(groups), len(rows))
+        )
+        sums[groups] += one @ scored.vectors[start + rows].astype(np.float32)
+    return sums
 
 
 def as_probability(tie: DoubleArray, threshold: float) -> DoubleArray:

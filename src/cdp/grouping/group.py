@@ -1,4 +1,4 @@
-"""From scored pairs to groups: one way in for Algorithm 1 and average linkage, and one definition of an accepted pair."""
+"""From scored pairs to groups, by Algorithm 1 or average linkage; defines an accepted pair."""
 
 from __future__ import annotations
 
@@ -32,18 +32,19 @@ def group(
 ) -> Labels:
     """Group images by their scored pairs: connected components (Algorithm 1) or average linkage.
 
-    Under constraints a named image that nobody joins is a group of its own, and a rejected one has that status.
+    Under constraints a named image that nobody joins is a group of its own, and a rejected one has that
+    status.
 
     Args:
         scored: the pairs that count at the threshold (`pairs_at`).
         settings: how groups are made.
         threshold: how much is joined.
         constraints: what groups must keep.
-        dendrogram: average linkage of these pairs without constraints, if it was built already; under constraints
-            linkage runs again.
+        dendrogram: average linkage of these pairs without constraints, if it was built already; under
+            constraints linkage runs again.
         runtime: how it runs.
     """
-    most = settings.max_cluster_size
+    most = settings.most_images
     if constraints is not None:
         check_constraints(constraints, most)
     if settings.grouping == "average":
@@ -71,9 +72,9 @@ def accepted_pairs(
 ) -> ConsensusGraph:
     """Return the accepted pairs.
 
-    Connected components join whatever has a pair above the threshold, so there all of them are accepted, also inside a
-    component that was split later, as in the paper. Average linkage has no threshold for a single pair: there a pair is
-    accepted if its two images were joined.
+    Connected components join whatever has a pair above the threshold, so there all of them are accepted, also
+    inside a component that was split later, as in the paper. Average linkage has no threshold for a single
+    pair: there a pair is accepted if its two images were joined.
     """
     if settings.grouping == "components":
         return scored
@@ -94,7 +95,8 @@ def pairs_at(
 ) -> ConsensusGraph:
     """Return the pairs that count at a threshold, of pairs that were scored for a lower one.
 
-    Average linkage keeps the same pairs at every threshold; z-scores become probabilities, one half at the threshold.
+    Average linkage keeps the same pairs at every threshold; z-scores become probabilities, one half at the
+    threshold.
     """
     if isinstance(scored, ZScoredPairs):
         return scored.at(threshold, kept_above(settings, threshold))

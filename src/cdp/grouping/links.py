@@ -4,6 +4,15 @@ A link holds all pairs between two groups as their number and the sum of their p
 are rounded to multiples of 2⁻³⁶, so that sums of up to 2¹⁷ of them are exact in any order, and a link has the
 number of its first pair, which decides ties. Merges therefore do not depend on how many pairs were put
 together before.
+
+Where the score of a pair is a dot product plus a constant, as a z-score is, the mean over *all* pairs between
+two groups follows from the sums of their vectors, whether the pairs are links or not:
+
+    mean(A, B) = offset + (sum of A) . (sum of B) / (|A| |B|)
+
+A link then waits in the heap with the mean of its known pairs, which are neighbors and so nearly always more
+similar than the others. When it comes up, the mean of all pairs replaces that of the known ones; if it is
+lower, the link is put back. Merges come out in the order of dense average linkage, in O(m log m) for m links.
 """
 
 from __future__ import annotations
@@ -15,13 +24,26 @@ import numpy as np
 from cdp.blocks import PAIRS_PER_BLOCK, spans
 from cdp.grouping.indexed_heap import LinkHeap, heap_of, pop, put, remove
 from cdp.grouping.union_find import UnionFind, may_unite, unite
-from cdp.runtime.kernels import kernel
+from cdp.runtime.kernels import kernel, sum_kernel
 from cdp.runtime.runtime import Runtime
 from cdp.runtime.spill import SpillFiles
 from cdp.types import ConsensusGraph
-from cdp.types.arrays import AnyArray, BoolArray, DoubleArray, IntArray, LongArray
+from cdp.types.arrays import AnyArray, BoolArray, DoubleArray, FloatArray, IntArray, LongArray
 
 _UNIT = 2.0**-36
+
+_KNOWN_PAIRS_ONLY = 0
+"""As k: the mean of a link is that of its known pairs, however few they are."""
+
+_MAX_PRESENT = 2**30
+"""Cap on the number of pairs of a link with an exact mean, so that two such links can be combined."""
+
+
+class GroupSums(NamedTuple):
+    """Sums of vectors over groups; the score of two images is their dot product plus `offset`."""
+
+    vectors: FloatArray  # (n, d), one row per image or group; changed as groups are merged
+    offset: float
 
 
 class Links(NamedTuple):
@@ -81,6 +103,7 @@ def merge_best_first(
     thresholds: tuple[float, float],
     max_cluster_size: int,
     spill: SpillFiles,
+    sums: GroupSums | None = None,
 ) -> tuple[IntArray, IntArray, DoubleArray]:
     """Merge the two groups with the best mean, again and again.
 
@@ -92,6 +115,7 @@ def merge_best_first(
         thresholds: no height is above the first; groups are merged while their mean is above the second.
         max_cluster_size: largest number of images in a group.
         spill: holds large arrays.
+        sums: where given, means are over all pairs between two groups, and `k` is not used.
 
     Returns:
         For every merge in order: the group kept and the group gone, int32, named after an image; and the
@@ -109,7 +133,13 @@ def merge_best_first(
         n_links=np.zeros(n_images, np.int64),
     )
     order, place = spill.empty(n_links, np.int32), spill.full(n_links, -1, np.int32)
-    return _merge_best_first(chained, order, place, size.copy(), state, k, *thresholds, max_cluster_size)
+    if sums is None:
+        sums = GroupSums(np.empty((0, 0), np.float32), 0.0)
+    else:
+        k = _KNOWN_PAIRS_ONLY
+    return _merge_best_first(
+        chained, order, place, size.copy(), state, k, *thresholds, max_cluster_size, sums
+    )
 
 
 def _slots_for(n_links: int) -> int:
@@ -269,6 +299,34 @@ def _move_all_links(
 
 
 @kernel
+def _complete(links: _Chained, link: int, size: IntArray, sums: GroupSums) -> None:
+    """Replace the pairs of a link by all pairs between its two groups."""
+    one, other = links.ends[link]
+    n_pairs = np.int64(size[one]) * np.int64(size[other])
+    present = n_pairs if n_pairs < _MAX_PRESENT else _MAX_PRESENT
+    if links.present[link] < present:
+        links.present[link] = present
+        mean = sums.offset + dot(sums.vectors[one], sums.vectors[other]) / n_pairs
+        links.total[link] = mean * links.present[link]
+
+
+@kernel
+def score_pairs(ids: IntArray, vectors: FloatArray, offset: float, score: DoubleArray) -> None:
+    """Write the score of every pair: its dot product plus the offset."""
+    for row in range(len(ids)):
+        score[row] = offset + dot(vectors[ids[row, 0]], vectors[ids[row, 1]])
+
+
+@sum_kernel
+def dot(one: FloatArray, other: FloatArray) -> float:
+    """Compute the dot product of two float32 vectors in float64."""
+    total = 0.0
+    for column in range(len(one)):
+        total += np.float64(one[column]) * np.float64(other[column])
+    return total
+
+
+@kernel
 def _merge_best_first(
     links: _Chained,
     order: IntArray,
@@ -279,6 +337,7 @@ def _merge_best_first(
     highest: float,
     threshold: float,
     max_cluster_size: int,
+    sums: GroupSums,
 ) -> tuple[IntArray, IntArray, DoubleArray]:
     """Merge groups best first; see `merge_best_first`.
 
@@ -294,6 +353,8 @@ def _merge_best_first(
         link = pop(heap)
         kept = links.ends[link, 0]
         gone = links.ends[link, 1]
+        if len(sums.vectors) > 0:
+            _complete(links, link, size, sums)
         mean = _mean(links.total[link], links.present[link], size[kept], size[gone], k)
         if mean < links.mean[link]:
             links.mean[link] = mean
@@ -307,11 +368,13 @@ def _merge_best_first(
         _free_slot(links.table, links.ends, _look_up(links.table, links.ends, kept, gone))
         links.present[link] = 0
         unite(state, kept, gone)
-        height = min(height, links.mean[link])
+        height = min(height, mean)
         merged[0, n_merges] = kept
         merged[1, n_merges] = gone
         heights[n_merges] = height
         n_merges += 1
         size[kept] += size[gone]
+        for column in range(sums.vectors.shape[1]):
+            sums.vectors[kept, column] += sums.vectors[gone, column]
         _move_all_links(links, heap, size, gone, kept, k, threshold)
     return merged[0, :n_merges].copy(), merged[1, :n_merges].copy(), heights[:n_merges].copy()

@@ -48,7 +48,7 @@ def propagate(
     *,
     runtime: Runtime | None = None,
 ) -> Labels:
-    """Assign pseudo-identities by Algorithm 1: connected components, split where larger than `max_cluster_size`.
+    """Assign pseudo-identities by Algorithm 1: components, split while larger than `max_cluster_size`.
 
     Args:
         graph: the accepted pairs and their doubts.
@@ -64,6 +64,12 @@ def propagate(
         paper; `status` says which. The confidence of a labeled image is the sum of the probabilities of its
         remaining pairs, divided by the largest number of such pairs of any image in the group: it is low for
         images connected by a single pair, where groups go wrong.
+
+    Examples:
+        >>> from cdp import ConsensusGraph, propagate
+        >>> pairs = ConsensusGraph([[0, 1], [1, 2], [2, 3]], [0.01, 0.04, 0.01], n_images=5)
+        >>> propagate(pairs).labels.tolist(), propagate(pairs, max_cluster_size=2).labels.tolist()
+        ([0, 0, 0, 0, -1], [0, 0, 1, 1, -1])
     """
     if not 0 < step < 1:
         raise InputError(

@@ -112,7 +112,7 @@ def _may_reach(
     recall: float,
     runtime: Runtime,
 ) -> bool:
-    """Whether the largest nprobe comes near the recall, on a few rows: is refining worth it?"""
+    """Return whether the largest nprobe comes near the recall, on a few rows: is refining worth it?"""
     few = truth.first(_SCREENING_ROWS)
     if few.n_counted == 0:
         return True

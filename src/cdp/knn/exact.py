@@ -312,9 +312,9 @@ def graph_from_neighbors(
     n_images = len(neighbors)
     if n_images != embeddings.n_images or neighbors.min() < -1 or neighbors.max() >= n_images:
         raise InputError(
-            f"Neighbors of {n_images:,} images with ids {neighbors.min()}..{neighbors.max()} do not belong "
-            f"to embeddings of {embeddings.n_images:,} images; ids are in 0..{embeddings.n_images - 1}, "
-            "-1 = none.",
+            f"neighbors: ids are {neighbors.min()}..{neighbors.max()} for {n_images:,} images, but "
+            f"must be in 0..{embeddings.n_images - 1} or -1 for none; give the graph of these "
+            "embeddings.",
             code="neighbors-of-other-embeddings",
             expected=embeddings.n_images,
             found=n_images,

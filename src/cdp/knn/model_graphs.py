@@ -28,8 +28,8 @@ class ModelGraphs:
     Attributes:
         graphs: by model, base first.
         keys: under which they are cached; none for given graphs, or without a cache folder.
-        same_identity_recall: by model, recall of an approximate graph among true neighbors with the same identity, where
-            identities are labeled.
+        same_identity_recall: by model, recall of an approximate graph among true neighbors with the same
+            identity, where identities are labeled.
     """
 
     graphs: dict[str, KnnGraph]
@@ -57,8 +57,9 @@ def find_graphs(
 ) -> ModelGraphs:
     """Return the k-NN graphs of all models, base first.
 
-    Where images are labeled (`identities` of 0 or more), an approximate search aims at the recall among neighbors with the same
-    identity, and what its graphs reach is measured. `part` precedes the model's name in progress and timings.
+    Where images are labeled (`identities` of 0 or more), an approximate search aims at the recall among
+    neighbors with the same identity, and what its graphs reach is measured. `part` precedes the model's name
+    in progress and timings.
     """
     labeled = identities if identities is not None and has_shared(identities) else None
     graphs = _by_name(views, given, settings.k)
@@ -107,7 +108,7 @@ def graph_keys(
     cache: StepCache,
     given: Collection[str] = (),
 ) -> dict[str, str]:
-    """The cache key of every model's graph, except for given ones; none without a cache folder."""
+    """Return the cache key of every model's graph, except for given ones; none without a cache folder."""
     keys: dict[str, str] = {}
     for name, model in zip(views.names, views, strict=True):
         if name not in given and cache.folder is not None:
@@ -119,7 +120,7 @@ def graph_keys(
 
 
 def has_shared(identities: LongArray) -> bool:
-    """Whether two labeled images have the same identity."""
+    """Return whether two labeled images have the same identity."""
     numbers = identities[identities >= 0]
     return len(np.unique(numbers)) < len(numbers)
 
@@ -145,7 +146,7 @@ def _measure_same_identity(
 
 
 def search_inputs(settings: SearchSettings, n_images: int, seed: int) -> list[object]:
-    """What a graph depends on besides the embeddings; an exact one does not depend on recall and seed."""
+    """Return what a graph depends on besides the embeddings; exact ones ignore recall and seed."""
     method = choose_method(settings.method, n_images)
     return [settings.k, method, *([] if method == "exact" else [settings.recall, seed, APPROXIMATE_VERSION])]
 
@@ -172,8 +173,8 @@ def _by_name(views: Views, given: Graphs | None, k: int) -> dict[str, KnnGraph]:
             )
         if graph.k < k:
             raise InputError(
-                f"The k-NN graph of {name!r} has {graph.k} neighbors per image, and k = {k}; search it again, or "
-                f"set k = {graph.k}.",
+                f"The k-NN graph of {name!r} has {graph.k} neighbors per image, and k = {k}; search it "
+                f"again, or set k = {graph.k}.",
                 code="graph-k-differs",
                 model=name,
                 expected=k,

@@ -69,7 +69,7 @@ def sort_for_locality(pairs: IntArray, n_images: int) -> tuple[IntArray, IntArra
 
 
 def _is_in_range(embeddings: Embeddings) -> bool:
-    """Whether products of entries stay far from the ends of float32's range before they are scaled."""
+    """Return whether products of entries stay far from the ends of float32's range before they are scaled."""
     return bool(embeddings.scale.min() > 1e-12 and embeddings.scale.max() < 1e12)
 
 

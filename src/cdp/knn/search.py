@@ -42,6 +42,12 @@ def knn_graph(
             on a sample of images.
         seed: random seed of the approximate search.
         runtime: threads, device, memory budget and progress; the graph does not depend on it.
+
+    Examples:
+        >>> from cdp import knn_graph
+        >>> graph = knn_graph([[1.0, 0.0], [0.9, 0.1], [0.0, 1.0]], k=2)
+        >>> graph.neighbors.tolist(), graph.method
+        ([[1, 2], [0, 2], [1, 0]], 'exact')
     """
     model = embeddings if isinstance(embeddings, Embeddings) else Embeddings(np.asarray(embeddings))
     return knn_graphs([model], k, method, recall=recall, seed=seed, runtime=runtime)[0]

@@ -20,7 +20,7 @@ class SearchSettings:
     )
     recall: float = setting(
         0.97,
-        "Recall of the approximate search on a sample; of neighbors with the same identity where identities are labeled.",
+        "Recall of the approximate search (of same-identity neighbors if identities are labeled).",
         meaning="a share",
         above=0,
         high=1,

@@ -42,7 +42,7 @@ def call_llvm(build: Any, name: str, result: Any, given: Sequence[Any]) -> Any:
 
 
 def int64(number: int) -> Any:
-    """A constant of 64 bits."""
+    """Return a constant of 64 bits."""
     return ir.Constant(LONG, number)
 
 

@@ -6,8 +6,9 @@ labeled identities have many more images each, pairs of unlabeled images get pro
 high. So some labeled images are left out. The number of images per unlabeled identity is estimated from the
 probabilities; trees are then trained a second or third time on the images that are left.
 
-Graphs are searched again without the images left out. Filtering the lists of the first graphs instead saves up to 16 % of the time,
-but F falls where one model is used (LFW, sface: 0.929 to 0.910; made-up crowd: 0.785 to 0.759), because lists become shorter than k.
+Graphs are searched again without the images left out. Filtering the lists of the first graphs instead saves
+up to 16 % of the time, but F falls where one model is used (LFW, sface: 0.929 to 0.910; made-up crowd: 0.785
+to 0.759), because lists become shorter than k.
 """
 
 from __future__ import annotations
@@ -30,8 +31,8 @@ _FEWEST_PAIRS = 500
 def images_per_identity(scored: ConsensusGraph, labeled: LongArray) -> tuple[float, float]:
     """Estimate the mean number of images per identity, of the unlabeled images and of the labeled ones.
 
-    With t other images of its identity among an image's candidates, that image is 1 / (1 + t) of an identity. Counted so, a person of
-    hundreds of images counts for one.
+    With t other images of its identity among an image's candidates, that image is 1 / (1 + t) of an identity.
+    Counted so, a person of hundreds of images counts for one.
 
     Args:
         scored: pairs of all images.
@@ -75,7 +76,8 @@ class Use(NamedTuple):
 def order_of_use(identities: LongArray, seed: int) -> Use:
     """Order labeled images by use, so that a greater share only adds to them.
 
-    With share s, of an identity's n images 1 + s (n - 1) are used: as many, one more or one less, as chance has it.
+    With share s, of an identity's n images 1 + s (n - 1) are used: as many, one more or one less, as chance
+    has it.
 
     Args:
         identities: int64 (n,), of the labeled images.
@@ -94,7 +96,7 @@ def order_of_use(identities: LongArray, seed: int) -> Use:
 
 
 def use_share(labeled: Views, share: float, seed: int) -> Views:
-    """The labeled images that are used at a share, in the order of use; all as they are with 1."""
+    """Return the labeled images that are used at a share, in the order of use; all as they are with 1."""
     if share >= 1:
         return labeled
     assert labeled.identities is not None
@@ -110,7 +112,7 @@ def matching_share(
     seed: int,
     growth: float = 1.0,
 ) -> float:
-    """The share of the labeled images that makes them as dense as the unlabeled ones; 1 if no denser.
+    """Return the share of the labeled images that makes them as dense as the unlabeled ones; 1 if no denser.
 
     Trees trained among denser images estimate the density of the others well (Omniglot: 2.6 for 2.3 images
     per identity, 5.2 for 6.0), trees trained among sparser ones do not (2.9 for 6.0). So where trees are
@@ -138,5 +140,5 @@ def matching_share(
 
 
 def is_as_dense(share: float, wanted: float) -> bool:
-    """Whether a share is near enough to the one that is wanted."""
+    """Return whether a share is near enough to the one that is wanted."""
     return _AS_DENSE * share <= wanted <= share / _AS_DENSE

@@ -49,26 +49,29 @@ class CdpNotFittedError(NotFittedError, SklearnNotFittedError):  # type: ignore[
 class CDP(ClusterMixin, BaseEstimator):  # type: ignore[misc]
     """Consensus-Driven Propagation: group images by identity, from their embeddings by one or more models.
 
-    `fit` learns from the images whose identity is given in `y` and labels the others. Without any, the threshold is estimated
-    from the embeddings alone.
+    `fit` learns from the images whose identity is given in `y` and labels the others. Without any, the
+    threshold is estimated from the embeddings alone.
 
     Args:
-        preset: default settings: "best" (what wins by measurement) or "paper" (the paper to the letter). Every setting that is
-            None has the value of the preset.
+        preset: default settings: "best" (what wins by measurement) or "paper" (the paper to the letter).
+            Every setting that is None has the value of the preset.
         k: number of neighbors per image (20).
         method: k-NN search: "auto", "exact" or "approximate".
         recall: recall of the approximate search (0.97).
-        mediator: pair classifier: "trees" (gradient boosting), "mlp" (the paper's mediator), "vote", "similarity" (needs no
-            labels), any classifier with `fit` and `predict_proba`, or a trained `Mediator`.
+        mediator: pair classifier: "trees" (gradient boosting), "similarity" (needs no labels), "auto" (trees
+            where they are clearly better on the labeled identities, else similarity), "mlp" (the paper's
+            mediator), "vote", any classifier with `fit` and `predict_proba`, or a trained `Mediator`.
         inputs: inputs of the mlp.
         train_on: images to train the mlp on: "auto", "labeled" or "validation".
-        disjoint: labeled and unlabeled images show different people (True).
+        disjoint: labeled and unlabeled images show different people (True); where the images show otherwise,
+            it is false, with a note.
         min_votes: with "vote": committee members that must agree; "all" or a number.
         grouping: "average" (average linkage) or "components" (the paper's connected components).
-        max_cluster_size: maximum number of images per identity (600).
-        step: with "components": relative increase of the threshold while a group that is too large is split (0.1).
-        threshold: threshold to join images: a probability, a cosine with "vote", a z-score without labels; "auto" = chosen on
-            labeled identities, or estimated without labels.
+        max_cluster_size: maximum number of images per identity; "auto" = 600, or no limit by similarity.
+        step: with "components": relative increase of the threshold while a group that is too large is split
+            (0.1).
+        threshold: threshold to join images: a probability, a cosine with "vote", a z-score without labels;
+            "auto" = chosen on labeled identities, or estimated without labels.
         min_precision: minimum precision of pairs on labeled identities; "off" = the best F.
         beta: weight of recall relative to precision when the threshold is chosen (1).
         soft_depth: diffusion steps for soft labels; 0 = hard labels only.
@@ -86,7 +89,8 @@ class CDP(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         probabilities_: float32 (n,), confidence that an image belongs to its group.
         n_clusters_: number of groups.
         mediator_: the trained mediator of the paper; None with the other pair classifiers.
-        labeling_: the last labeling with everything that belongs to it: accepted pairs, threshold, notes, figures to expect.
+        labeling_: the last labeling with everything that belongs to it: accepted pairs, threshold, notes,
+            figures to expect.
         n_features_in_: number of dimensions of the base model.
         feature_names_in_: names of the columns, where `X` is a DataFrame with text columns.
 
@@ -110,13 +114,15 @@ class CDP(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         k: int | None = None,
         method: Literal["auto", "exact", "approximate"] | None = None,
         recall: float | None = None,
-        mediator: (Literal["trees", "mlp", "vote", "similarity"] | Mediator | PairClassifier | None) = None,
+        mediator: (
+            Literal["auto", "trees", "mlp", "vote", "similarity"] | Mediator | PairClassifier | None
+        ) = None,
         inputs: tuple[str, ...] | None = None,
         train_on: Literal["auto", "labeled", "validation"] | None = None,
         disjoint: bool | None = None,
         min_votes: int | Literal["all"] | None = None,
         grouping: Literal["components", "average"] | None = None,
-        max_cluster_size: int | None = None,
+        max_cluster_size: int | Literal["auto"] | None = None,
         step: float | None = None,
         threshold: float | Literal["auto"] | None = None,
         min_precision: float | Literal["off"] | None = None,
@@ -173,7 +179,8 @@ class CDP(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         settings = ConsensusSettings.of(self.preset, **given)
         if settings.train_on == "validation":
             raise InputError(
-                'CDP(train_on="validation"): fit is given one part only, and trains on it; leave train_on out.',
+                'CDP(train_on="validation"): fit is given one part only, and trains on it; leave '
+                "train_on out.",
                 code="train-on-validation-in-fit",
                 key="train_on",
             )
@@ -195,11 +202,11 @@ class CDP(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         is nothing to label: `labels_` are the given identities, and `predict` labels other images.
 
         Args:
-            X: embeddings of all images: a 2-D array of one model, a list or dict of arrays of several (base first), a
-                DataFrame, or `Views`.
+            X: embeddings of all images: a 2-D array of one model, a list or dict of arrays of several (base
+                first), a DataFrame, or `Views`.
             y: identities, as numbers or text; -1, None or NaN where unknown. `Views` may carry them instead.
             graphs: k-NN graphs of the images, if they exist already: base first, or by model.
-            corrections: what people said about the images; groups keep it, and gradient boosting learns from it.
+            corrections: facts about the images, which groups respect and gradient boosting learns from.
             progress: called as the work goes on; bars are drawn if `verbose`.
         """
         settings = self.settings
@@ -237,7 +244,7 @@ class CDP(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         corrections: Corrections | None = None,
         progress: Progress | None = None,
     ) -> IntArray:
-        """Label other images, with what was learned from the labeled images in `fit`; identities of `X` are not used.
+        """Label other images by what `fit` learned; identities of `X` are ignored.
 
         Group numbers are new: they are groups of these images. To add images to groups that exist already,
         use `Collection.add`.
@@ -245,7 +252,7 @@ class CDP(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         Args:
             X: embeddings by the same models, in the same order.
             graphs: k-NN graphs of these images, if they exist already; the threshold is not chosen then.
-            corrections: what people said about these images.
+            corrections: facts about these images, which groups respect.
             progress: called as the work goes on; bars are drawn if `verbose`.
 
         Returns:
@@ -259,13 +266,13 @@ class CDP(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         return np.array(self.labeling_.labels.labels)
 
     def score(self, X: Any, y: Any) -> float:
-        """Pairwise F of `predict(X)` against the true identities, for model selection, e.g. `GridSearchCV` over `k`."""
+        """Return the pairwise F of `predict(X)`, for model selection such as `GridSearchCV` over `k`."""
         identities = _as_identities(y)
         found = measure_labels(Labels.from_array(self.predict(X)), identities)
         return found.discards_kept.pairwise.f or 0.0
 
     def save(self, folder: str | Path, *, force: bool = False) -> Collection:
-        """Write the images that were labeled last as a collection, for `cdp review`, `cdp add`, `cdp export` and the others.
+        """Write the last labeled images as a collection, for `cdp review`, `cdp add` and `cdp export`.
 
         Args:
             folder: to write; whole or not at all.
@@ -306,10 +313,10 @@ class CDP(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         if isinstance(classifier, Mediator):
             return Fitted(replace(settings, mediator="mlp", inputs=classifier.inputs), classifier)
         if classifier is None or isinstance(classifier, str):
-            if settings.is_trained and settings.mediator != "trees" and labeled.is_empty:
+            if settings.is_trained and settings.mediator not in ("auto", "trees") and labeled.is_empty:
                 raise InputError(
-                    f"CDP(mediator={settings.mediator!r}) learns from identities and none is given: give y, -1 where unknown, or "
-                    "leave mediator out.",
+                    f"CDP(mediator={settings.mediator!r}) learns from identities and none is given: give y, "
+                    "-1 where unknown, or leave mediator out.",
                     code="mediator-without-identities",
                     key="mediator",
                 )
@@ -324,7 +331,8 @@ class CDP(ClusterMixin, BaseEstimator):  # type: ignore[misc]
                 runtime=runtime,
             )
         raise InputError(
-            f'CDP(mediator={classifier!r}): give "mlp", "trees", "vote", "similarity", a trained Mediator, or a classifier with fit '
+            f'CDP(mediator={classifier!r}): give "auto", "trees", "mlp", "vote", "similarity", a trained '
+            "Mediator, or a classifier with fit "
             "and predict_proba.",
             code="mediator-unknown",
             key="mediator",

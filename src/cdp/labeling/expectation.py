@@ -2,8 +2,8 @@
 
 The groups of labeled images show how often groups are mixed and identities split. If no unlabeled image shows
 a labeled identity (`disjoint`), partners of other identities are counted whether labeled or not, and scaled
-to the unlabeled images alone. Otherwise nothing can be said of an unlabeled partner, and only labeled ones
-are counted.
+to the unlabeled images alone. Otherwise labeled partners of other identities say how many of the unlabeled
+partners are impostors by chance.
 """
 
 from __future__ import annotations
@@ -78,10 +78,16 @@ def _partners(labels: Labels, identities: LongArray, disjoint: bool) -> tuple[Do
     )
     own = np.zeros(len(found))
     own[grouped] = overlap[cell_of.ravel()] - 1
+    n_unlabeled = int((~labeled).sum())
     if not disjoint:
         n_labeled = np.bincount(found[grouped], minlength=1)
-        return own, np.where(grouped, n_labeled[np.maximum(found, 0)] - 1 - own, 0.0)
-    n_unlabeled = int((~labeled).sum())
+        impostors = np.where(grouped, n_labeled[np.maximum(found, 0)] - 1 - own, 0.0)
+        others = group_sizes(labels)[labeled] - 1 - own - impostors
+        # By chance unlabeled images are impostors as often as labeled ones; the rest show the same identity.
+        unlabeled = np.minimum(others, impostors * n_unlabeled / max(1, len(found) - 1))
+        genuine = own + others - unlabeled
+        share = np.divide(own, genuine, out=np.ones(len(own)), where=genuine > 0)
+        return own, (impostors + unlabeled) * np.where(own > 0, share, 1.0)
     # Impostors are in a group by chance: without the labeled images their number shrinks in proportion.
     scale = n_unlabeled / len(identities) if n_unlabeled else 1.0
     return own, scale * (group_sizes(labels)[labeled] - 1 - own)
@@ -100,7 +106,7 @@ def _ratio(whole: DoubleArray, draws: DoubleArray, above: int, below: int) -> Fi
 def calibrate(
     scored: ConsensusGraph, labels: Labels, identities: LongArray, k: int, *, disjoint: bool = True
 ) -> Labels:
-    """The same labels with a confidence that can be read: the expected share of the others in its group that are of its identity.
+    """Calibrate confidence: the expected share of an image's group that has its identity.
 
     It is a rising function of the image's mean probability with its group, fitted on the labeled images; with
     few of them the labels stay as they are.
@@ -121,7 +127,7 @@ def calibrate(
 def measure_calibration(
     scored: ConsensusGraph, identities: LongArray, *, disjoint: bool
 ) -> list[CalibrationBin]:
-    """How often pairs that were given about one probability are one identity: what a reliability diagram shows.
+    """Compute a reliability diagram: how often pairs of a given probability are genuine.
 
     Args:
         scored: pairs of all images.

@@ -1,73 +1,84 @@
 """The threshold without labels: how far average linkage may merge before merges are expected to be wrong.
 
-Two images, or two groups, of different identities are merged by chance: the more of them there are, the higher are the similarities
-that chance reaches. So the merges of a dendrogram, from high similarities to low ones, are compared with the number of false merges that the
-similarities of impostors let expect: a false discovery rate of merges. Counting merges and not pairs, an identity with hundreds of images
-counts for hundreds and not for ten thousands.
+Two images, or two groups, of different identities are merged by chance: the more of them there are, the
+higher are the similarities that chance reaches. The merges of a dendrogram, from high similarities to low
+ones, are therefore compared with the number of false merges to expect: a false discovery rate of merges.
+Merges are counted, not pairs, so an identity with hundreds of images counts for hundreds and not for ten
+thousands.
 
-    z        similarity in spreads of impostors above their mean; both are read off the lower quantiles of all pairs between groups,
-             which genuine pairs do not reach
-    q(z)     share of impostors above z: a Weibull tail, log q = -(z / scale)^shape, fitted to the pairs between groups where no
-             genuine pairs are expected, and extrapolated
-    E(z)     expected false merges above z: with N_s groups of s images, the sum over pairs of groups of q(z / spread(s, s')); the mean
-             similarity of large groups spreads less than that of single images
+    z        similarity in spreads of impostors above their mean, on a logarithmic scale of distance:
+             z = -h log(1 - (s - mean) / (h spread)), where h is the number of spreads from the mean to an
+             image and itself. The tail of impostors is then close to exponential in models of many and of
+             few dimensions: it is a power of the distance, and the exponent is the intrinsic dimension.
+             Mean and spread are read off the lower quantiles of the pairs between groups, which genuine
+             pairs do not reach
+    q(z)     share of impostors above z: a Weibull tail, log q = -(z / scale)^shape, fitted to the pairs
+             between groups where no genuine pairs are expected, and extrapolated
+    E(z)     expected false merges above z: with N_s groups of s images, the sum over pairs of groups of
+             q(z / spread(s, s')); the mean similarity of large groups spreads less than that of images
     weight   a merge of a and b images counts 2ab / (a + b): so many images win or lose by it
 
-The threshold is where the weight of all merges above it, less twice that of the false ones to expect, is greatest; a wide gap between
-two merges is preferred, which decides among few images. Groups, and with them z, q and E, are found in a few rounds, beginning with mutual
-nearest neighbors.
+The threshold is where the weight of all merges above it, less twice that of the expected false ones, is
+greatest; a wide gap between two merges is preferred, which decides among few images. Groups, and with them
+z, q and E, are found in a few rounds. These begin with mutual nearest neighbors, which are right for
+identities of few images. Where that finds nothing, as among identities that are most of the images, rounds
+begin with the groups above the widest gap between two merges; what they find must be clear.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 from scipy import sparse
-from scipy.cluster.hierarchy import fcluster, linkage
-from scipy.sparse import csgraph
-from scipy.spatial.distance import squareform
 
-from cdp.types.arrays import AnyArray, DoubleArray, LongArray
+from cdp.grouping.dendrogram import merge_groups
+from cdp.grouping.exact_linkage import ExactMerges
+from cdp.runtime.kernels import kernel
+from cdp.types.arrays import AnyArray, DoubleArray, IntArray, LongArray, read_only
 
 _FALSE_SHARE = 0.5
 """Share of the merges at the threshold that may be false: there a merge is as likely right as wrong."""
 
 _GAP, _GAP_PER_WEIGHT, _WIDEST_GAP = 3.0, 0.3, 6.0
-"""Weight of a gap of one spread between two merges; more where the merge after it is a large one; wider gaps count for no more."""
+"""Weight of a gap of one spread between two merges; more where the merge after it is a large one; wider gaps
+count for no more."""
 
-_MANY_SPREADS, _FEWEST_SPREADS = 6.0, 5.5
-_LOWEST = 3.0
-"""Least threshold, in spreads of impostors: below it pairs are not worth a merge, however few there are."""
+_LOWEST = 4.0
+"""Least threshold, as z: below it pairs are not worth a merge, however few there are."""
 
-_CLEAR = 3.5
-_CROWDED, _NEAR, _FEW_MERGES = 0.12, 0.7, 250
-"""What models that separate well reach: the least median z inside groups, and the greatest share of merges just above the threshold, which a few
-hundred merges say well enough. Of weaker models the tail of impostors cannot be told from genuine pairs."""
+_CLEAR, _CLEAR_SPREADS, _HARDLY_FALSE = 3.5, 5.5, 0.02
+"""What is clear: a median z inside groups this high in a model with so many spreads up to an image and
+itself, or so few false merges to expect."""
 
 _LOWER = (0.05, 0.25)
 _LOWER_NORMAL = (-1.6449, -0.6745)
-"""Quantiles of pairs that mean and spread of impostors are read off, and where they are in a normal distribution."""
-
-_STARTS = (0.0, 0.5, 0.8)
-"""Shares of genuine pairs among those between the first groups that are tried in turn, until groups are found."""
+"""Quantiles of pairs that mean and spread of impostors are read off, and where they are in a normal
+distribution."""
 
 _SHAPES = (0.9, 2.0)
 _PRIOR_SHAPE = 1.15
 _PRIOR_GROUPS = 30
-"""Range of the tail's shape, 1 = exponential, 2 = normal; what few groups are shrunk to, and how many groups that is worth."""
+"""Range of the tail's shape; what few groups are shrunk to, and how many groups that is worth."""
 
 _FIRST_SHAPE, _FIVE_PERCENT = 1.0, 1.645
-"""The tail before there are groups to fit it on: exponential, with the 5 % of a normal distribution."""
+"""The tail where too few pairs are left to fit it on: exponential, with the 5 % of a normal distribution."""
 
 _ROUNDS = 6
-_MOST_DRAWN = 1000
-_LARGE = 3
-_FEWEST_LARGE, _MOST_LARGE = 8, 400
-_BETWEEN = (0.3, 1.0)
-_DEFAULT_BETWEEN = 0.5
+_MOST_DRAWN, _MOST_IN_GROUPS, _MOST_OF_GROUP = 1000, 1000, 100
+"""Images drawn at random, and images in groups that are drawn, of one group at most so many."""
+
+_MOST_STEPS = 4000
+_FEWEST_GROUPS = 8
+_BETWEEN = (0.5, 1.0)
+_DEFAULT_BETWEEN = 0.75
 _SIZES = np.array([1, 2, 3, 5, 9, 17, 33, 65, 129])
 _TYPICAL = np.array([1, 2, 3.5, 6.5, 12, 24, 48, 96, 200])
+_SOFTNESS = np.geomspace(0.05, 1.5, 35)
+"""Scales of the logistic function from z-score to probability that are tried, relative to the spread of
+impostors."""
+_BINS = 60
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,151 +87,190 @@ class MergeThreshold:
 
     Attributes:
         threshold: mean similarity between two groups above which they are merged.
+        softness: scale of the logistic function of the similarity that gives the probability that a merge is
+            right; one half at the threshold.
         heights: float64 (m,), thresholds just below which two groups are merged, from high to low.
-        precision: float64 (m,), expected share of the pairs in groups that are genuine after each of these merges.
+        precision: float64 (m,), expected share of the pairs in groups that are genuine after each of these
+            merges.
         at: the last of these merges.
+        false_share: expected share of the merges that are false.
     """
 
     threshold: float
+    softness: float
     heights: DoubleArray
     precision: DoubleArray
     at: int
-
-
-def find_merge_threshold(
-    similarity: AnyArray, top: float, n_images: int | None = None, background: AnyArray | None = None
-) -> MergeThreshold | None:
-    """Find the mean similarity between groups above which average linkage merges them.
-
-    Args:
-        similarity: float (n, n), of some images; symmetric, the diagonal is not used.
-        top: similarity of an image and itself.
-        n_images: how many images these were drawn from with their neighbors; they all give rise to false merges.
-        background: float (m, m), of images drawn at random, which impostors are measured on: neighbors are more similar than they are.
-
-    Returns:
-        None where no merge is trusted: nobody seems to be there twice, or the similarities do not separate well.
-    """
-    n_drawn = len(similarity)
-    if n_drawn < 3:
-        return None
-    drawn = _Drawn.of(similarity)
-    random = drawn if background is None else _Drawn.of(background)
-    times = (n_images or n_drawn) / n_drawn
-    for share in _STARTS:
-        found = _rounds(drawn, random, top, share, times)
-        if found is not None:
-            return found
-    return None
+    false_share: float
 
 
 @dataclass(frozen=True, eq=False)
-class _Drawn:
-    """Some images: their similarities, without those of an image and itself, and their dendrogram."""
+class LinkedImages:
+    """Images under average linkage.
 
+    Attributes:
+        n_images: how many.
+        merges: of average linkage.
+        first: int64 (n,), the first groups: images and their mutual nearest neighbors.
+        similarity: of all pairs of some images: rows of m images -> float (m, m).
+        top: similarity of an image and itself.
+        lowest: the mean similarity that linkage ended at.
+    """
+
+    n_images: int
+    merges: ExactMerges
+    first: LongArray
+    similarity: Callable[[LongArray], AnyArray]
+    top: float
+    lowest: float
+
+
+def find_merge_threshold(images: LinkedImages, seed: int = 0) -> MergeThreshold | None:
+    """Find the mean similarity between groups above which average linkage merges them.
+
+    Args:
+        images: and their merges.
+        seed: of the images that impostors are measured on.
+
+    Returns:
+        None where no merge is trusted: nobody seems to be there twice, or the similarities do not separate
+        well.
+    """
+    if images.n_images < 3 or not len(images.merges.height):
+        return None
+    tree = _Tree.of(images)
+    drawn = np.random.default_rng([seed, 11]).permutation(images.n_images)[:_MOST_DRAWN]
+    random = _Sample.of(images, np.sort(drawn))
+    found = _rounds(images, tree, random, images.first, seed)
+    if found is not None:
+        return found
+    found = _rounds(images, tree, random, tree.cut(int(tree.gap.argmax())), seed)
+    return found if found is not None and _is_clear(images, tree, random, found, seed) else None
+
+
+@dataclass(frozen=True, eq=False)
+class _Sample:
+    """Some images and the similarities between them; those of an image and itself are not used."""
+
+    rows: LongArray
     similarity: AnyArray
-    tree: _Tree
 
     @classmethod
-    def of(cls, similarity: AnyArray) -> _Drawn:
-        similarity = np.array(similarity, np.float32)
-        np.fill_diagonal(similarity, similarity.min())
-        return cls(similarity, _Tree.of(similarity))
+    def of(cls, images: LinkedImages, rows: LongArray) -> _Sample:
+        return cls(rows, np.asarray(images.similarity(rows), np.float32))
+
+
+def _sample_groups(images: LinkedImages, groups: LongArray, seed: int) -> _Sample:
+    """Draw whole groups of two images or more, of very large ones a part."""
+    sizes = np.bincount(groups)
+    drawn = np.random.default_rng([seed, 12]).permutation(len(sizes))
+    drawn = drawn[sizes[drawn] > 1]
+    taken = np.cumsum(np.minimum(sizes[drawn], _MOST_OF_GROUP)) <= _MOST_IN_GROUPS
+    is_drawn = np.zeros(len(sizes), np.bool_)
+    is_drawn[drawn[taken]] = True
+    rows = np.flatnonzero(is_drawn[groups])
+    order = rows[np.argsort(groups[rows], kind="stable")]
+    starts = np.flatnonzero(np.diff(groups[order], prepend=-1))
+    number = np.arange(len(order)) - np.repeat(starts, np.diff(starts, append=len(order)))
+    return _Sample.of(images, np.sort(order[number < _MOST_OF_GROUP]))
 
 
 @dataclass(frozen=True, eq=False)
 class _Tree:
-    """Average linkage of all images: merges from high to low.
+    """Merges of average linkage from high to low, in steps of one merge, or of several where there are many.
 
     Attributes:
-        links: as scipy has them, of distances.
-        height: float64 (n - 1,), mean similarity of the two groups.
-        weight: float64 (n - 1,), 2ab / (a + b).
-        n_pairs: float64 (n - 1,), a * b.
-        groups: float64 (n - 1, sizes), number of groups by size before every merge.
+        merges: one by one.
+        stop: int64 (m,), merges up to the end of each step.
+        first, height: float64 (m,), mean similarity of the first and the last two groups merged in it.
+        weight: float64 (m,), sum of 2ab / (a + b).
+        n_pairs: float64 (m,), sum of a * b.
+        gap: float64 (m,), how far the mean similarity falls after it.
+        groups: float64 (m, sizes), number of groups by size before every step.
+        n_images: how many.
     """
 
-    links: DoubleArray
+    merges: ExactMerges
+    stop: LongArray
+    first: DoubleArray
     height: DoubleArray
     weight: DoubleArray
     n_pairs: DoubleArray
+    gap: DoubleArray
     groups: DoubleArray
+    n_images: int
 
     @classmethod
-    def of(cls, similarity: AnyArray) -> _Tree:
-        top = float(similarity.max())
-        distance = squareform(top - similarity, checks=False).astype(np.float64)
-        links: DoubleArray = linkage(distance, "average")
-        n_images = len(similarity)
-        size = np.concatenate([np.ones(n_images), links[:, 3]])
-        one, other = size[links[:, 0].astype(np.int64)], size[links[:, 1].astype(np.int64)]
-        change = np.zeros((n_images - 1, len(_SIZES)))
-        rows = np.arange(n_images - 1)
-        for sizes, step in ((one, -1.0), (other, -1.0), (links[:, 3], 1.0)):
-            np.add.at(change, (rows, np.searchsorted(_SIZES, sizes, "right") - 1), step)
+    def of(cls, images: LinkedImages) -> _Tree:
+        merges, n_images = images.merges, images.n_images
+        n_merges = len(merges.height)
+        sizes = _sizes(merges.kept, merges.gone, n_images)
+        one, other = sizes.T.astype(np.float64)
+        change = np.zeros((n_merges, len(_SIZES)))
+        rows = np.arange(n_merges)
+        for size, step in ((one, -1.0), (other, -1.0), (one + other, 1.0)):
+            change[rows, np.searchsorted(_SIZES, size, "right") - 1] += step
         groups = np.cumsum(change, axis=0) - change
         groups[:, 0] += n_images
-        height = np.minimum.accumulate(top - links[:, 2])
-        return cls(links, height, 2 * one * other / (one + other), one * other, groups)
+        edges = np.unique(np.linspace(0, n_merges, min(n_merges, _MOST_STEPS) + 1).astype(np.int64))
+        start, stop = edges[:-1], edges[1:]
+        weight, n_pairs = (
+            np.add.reduceat(values, start) for values in (2 * one * other / (one + other), one * other)
+        )
+        first, last = merges.height[start], merges.height[stop - 1]
+        gap = last - np.append(first[1:], min(images.lowest, last[-1]))
+        return cls(merges, stop, first, last, weight, n_pairs, gap, groups[start], n_images)
 
     def cut(self, at: int) -> LongArray:
-        """The group of every image after merge `at`; -1 = before the first."""
-        n_images = len(self.links) + 1
-        if at < 0:
-            return np.arange(n_images)
-        found: LongArray = np.unique(
-            fcluster(self.links, n_images - 1 - at, "maxclust"), return_inverse=True
-        )[1]
+        """The group of every image after step `at`; -1 = before the first."""
+        group = np.arange(self.n_images, dtype=np.int32)
+        n_merges = int(self.stop[at]) if at >= 0 else 0
+        merge_groups(group, read_only(self.merges.kept[:n_merges]), read_only(self.merges.gone[:n_merges]))
+        found: LongArray = np.unique(group, return_inverse=True)[1].astype(np.int64)
         return found
 
-    def cut_above(self, height: float) -> LongArray:
-        """The group of every image after all merges above a height."""
-        return self.cut(int((self.height > height).sum()) - 1)
 
-
-def _mutual_neighbors(similarity: AnyArray) -> LongArray:
-    """Images and their mutual nearest neighbors as the first groups."""
-    nearest = similarity.argmax(axis=1)
-    mutual = np.flatnonzero(nearest[nearest] == np.arange(len(nearest)))
-    shape = (len(nearest), len(nearest))
-    graph = sparse.coo_array((np.ones(len(mutual)), (mutual, nearest[mutual])), shape)
-    found: LongArray = csgraph.connected_components(graph, directed=False)[1].astype(np.int64)
+@kernel
+def _sizes(kept: IntArray, gone: IntArray, n_images: int) -> IntArray:
+    """Sizes of the two groups of every merge, int32 (m, 2)."""
+    size, found = np.ones(n_images, np.int32), np.empty((len(kept), 2), np.int32)
+    for merge in range(len(kept)):
+        found[merge, 0], found[merge, 1] = size[kept[merge]], size[gone[merge]]
+        size[kept[merge]] += size[gone[merge]]
     return found
 
 
-def _rounds(drawn: _Drawn, random: _Drawn, top: float, share: float, times: float) -> MergeThreshold | None:
+def _rounds(
+    images: LinkedImages, tree: _Tree, random: _Sample, groups: LongArray, seed: int
+) -> MergeThreshold | None:
     """Alternate between the distribution of impostors and groups, until these stay the same."""
     seen: set[int] = set()
-    groups, others = _mutual_neighbors(drawn.similarity), _mutual_neighbors(random.similarity)
     found = None
     for number in range(_ROUNDS):
-        between = _pairs_between(random.similarity, others)
-        scale = _Scale.of(between, share if number == 0 else 0.0, top)
-        null = _Null.first(scale) if number == 0 else _Null.fitted(scale, between, drawn.similarity, groups)
-        at, found = _cut(drawn.tree, null, times)
-        groups = drawn.tree.cut(at)
-        others = random.tree.cut_above(np.inf if found is None else found.threshold)
+        between = _pairs_between(random.similarity, groups[random.rows])
+        inside = _sample_groups(images, groups, seed)
+        scale = _Scale.of(between, images.top)
+        null = _Null.fitted(scale, between, inside.similarity, groups[inside.rows])
+        at, found = _cut(tree, null)
+        groups = tree.cut(at)
         if number and at in seen:
             break
-        if number:
-            seen.add(at)
-    if found is None:
-        return None
-    groups, others = drawn.tree.cut(found.at), random.tree.cut_above(found.threshold)
-    scale = _Scale.of(_pairs_between(random.similarity, others), 0.0, top)
-    return found if _separates(drawn, groups, scale, found) else None
+        seen.add(at)
+    return found
 
 
-def _separates(drawn: _Drawn, groups: LongArray, scale: _Scale, found: MergeThreshold) -> bool:
-    """Whether the images in groups are clearly more similar than impostors, and hardly any merge is close to the threshold."""
-    if scale.highest < _FEWEST_SPREADS:
-        return False
-    same = groups[:, None] == groups[None, :]
+def _is_clear(images: LinkedImages, tree: _Tree, random: _Sample, found: MergeThreshold, seed: int) -> bool:
+    """Return whether groups are clearly more similar than impostors, or hardly any merge is false."""
+    if found.false_share <= _HARDLY_FALSE:
+        return True
+    groups = tree.cut(found.at)
+    scale = _Scale.of(_pairs_between(random.similarity, groups[random.rows]), images.top)
+    inside = _sample_groups(images, groups, seed)
+    number = groups[inside.rows]
+    same = number[:, None] == number[None, :]
     np.fill_diagonal(same, False)
-    merges = drawn.tree.height[: found.at + 1]
-    is_near = merges < found.threshold + _NEAR * scale.spread
-    is_crowded = len(merges) >= _FEW_MERGES and is_near.mean() > _CROWDED
-    return float(scale.z(np.median(drawn.similarity[same]))) >= _CLEAR and not is_crowded
+    is_far = float(scale.z(np.median(inside.similarity[same]))) >= _CLEAR
+    return scale.highest >= _CLEAR_SPREADS and is_far
 
 
 @dataclass(frozen=True, eq=False)
@@ -241,10 +291,6 @@ class _Between:
 
 
 def _pairs_between(similarity: AnyArray, groups: LongArray) -> _Between:
-    rows = np.arange(len(groups))
-    if len(groups) > _MOST_DRAWN:
-        rows = np.sort(np.random.default_rng(0).permutation(len(groups))[:_MOST_DRAWN])
-    similarity, groups = similarity[np.ix_(rows, rows)], groups[rows]
     share = 1 / np.bincount(groups)[groups]
     one, other = np.triu_indices(len(groups), 1)
     apart = groups[one] != groups[other]
@@ -260,39 +306,35 @@ def _pairs_between(similarity: AnyArray, groups: LongArray) -> _Between:
 
 @dataclass(frozen=True)
 class _Scale:
-    """Similarities as spreads of impostors above their mean.
+    """Similarities as spreads of impostors above their mean, on a logarithmic scale of distance.
 
     Attributes:
         center, spread: of impostors.
         highest: spreads from the center to an image and itself.
-        limit: where z would be stretched without bound. In few dimensions an image and itself are hardly two spreads above the mean,
-            and the tail of impostors ends there; so z is stretched, the more the fewer spreads there are.
     """
 
     center: float
     spread: float
     highest: float
-    limit: float
 
     @classmethod
-    def of(cls, between: _Between, genuine: float, top: float) -> _Scale:
-        """Of impostors, which are a share of 1 - genuine of the pairs between groups, by their lower quantiles."""
-        low, high = np.interp(np.multiply(_LOWER, 1 - genuine), between.below, between.values)
+    def of(cls, between: _Between, top: float) -> _Scale:
+        """Fit the impostors by the lower quantiles of the pairs between groups."""
+        low, high = np.interp(_LOWER, between.below, between.values)
         spread = max(float(high - low) / (_LOWER_NORMAL[1] - _LOWER_NORMAL[0]), 1e-6)
         center = float(high) - _LOWER_NORMAL[1] * spread
-        highest = max((top - center) / spread, 1e-3)
-        return cls(center, spread, highest, highest * (1 + (highest / _MANY_SPREADS) ** 2))
+        return cls(center, spread, max((top - center) / spread, 1e-3))
 
     def z(self, similarity: AnyArray) -> DoubleArray:
-        """Spreads above the center: -limit log(1 - (s - center) / spread / limit) above it, plain below it."""
+        """Spreads above the center: logarithmic above it, linear below it."""
         plain = (np.asarray(similarity, np.float64) - self.center) / self.spread
-        stretched = -self.limit * np.log1p(-np.clip(plain / self.limit, 0, 1 - 1e-9))
+        stretched = -self.highest * np.log1p(-np.clip(plain / self.highest, 0, 1 - 1e-9))
         z: DoubleArray = np.where(plain > 0, stretched, plain)
         return z
 
     def similarity(self, z: float) -> float:
         """The inverse of `z`."""
-        plain = self.limit * -np.expm1(-z / self.limit) if z > 0 else z
+        plain = self.highest * -np.expm1(-z / self.highest) if z > 0 else z
         return float(self.center + self.spread * plain)
 
 
@@ -313,7 +355,7 @@ class _Null:
 
     @classmethod
     def first(cls, scale: _Scale) -> _Null:
-        """Before there are groups to fit a tail on."""
+        """Where too few pairs are left to fit a tail on."""
         log_scale = np.log(_FIVE_PERCENT) - np.log(-np.log(0.05)) / _FIRST_SHAPE
         return cls(scale, float(log_scale), _FIRST_SHAPE)
 
@@ -345,10 +387,10 @@ class _Null:
 
 
 def _between_share(z: AnyArray, groups: LongArray) -> float:
-    """Upper spread of the mean z between large groups, squared, relative to that of single images, for ever larger groups."""
+    """Estimate the squared upper spread between ever larger groups, relative to single images."""
     sizes = np.bincount(groups)
-    large = np.flatnonzero(sizes >= _LARGE)[:_MOST_LARGE]
-    if len(large) < _FEWEST_LARGE:
+    large = np.flatnonzero(sizes > 1)
+    if len(large) < _FEWEST_GROUPS:
         return _DEFAULT_BETWEEN
     rows = np.flatnonzero(np.isin(groups, large))
     place = np.searchsorted(large, groups[rows])
@@ -367,8 +409,8 @@ def _upper_spread(values: AnyArray) -> float:
     return float(high - center)
 
 
-def _cut(tree: _Tree, null: _Null, times: float) -> tuple[int, MergeThreshold | None]:
-    """The last merge to trust, -1 = none, and the threshold below it."""
+def _cut(tree: _Tree, null: _Null) -> tuple[int, MergeThreshold | None]:
+    """The last step to trust, -1 = none, and the threshold below it."""
     z = null.scale.z(tree.height)
     inverse = (1 / _TYPICAL[:, None] + 1 / _TYPICAL[None, :]) / 2
     spreads = np.sqrt(null.between + (1 - null.between) * inverse)
@@ -378,21 +420,40 @@ def _cut(tree: _Tree, null: _Null, times: float) -> tuple[int, MergeThreshold | 
     pairs = tree.groups[:, :, None] * tree.groups[:, None, :] / 2
     diagonal = np.arange(len(_TYPICAL))
     pairs[:, diagonal, diagonal] -= tree.groups / 2
-    false = times * (np.maximum(pairs, 0) * more * _TYPICAL_WEIGHT).sum(axis=(1, 2))
-    gap = np.append(z[:-1] - z[1:], 0.0)
+    false = (np.maximum(pairs, 0) * more * _TYPICAL_WEIGHT).sum(axis=(1, 2))
+    gap = z - null.scale.z(tree.height - tree.gap)
     following = np.maximum(1.0, _GAP_PER_WEIGHT * np.append(tree.weight[1:], 0.0))
-    gain = np.cumsum(tree.weight - false / _FALSE_SHARE) + _GAP * np.minimum(gap, _WIDEST_GAP) * following
-    gain[z < _LOWEST] = -np.inf
+    plain = np.cumsum(tree.weight - false / _FALSE_SHARE)
+    gain = plain + _GAP * np.minimum(gap, _WIDEST_GAP) * following
+    gain[(z < _LOWEST) | (plain <= 0)] = -np.inf
     at = int(gain.argmax())
     if not gain[at] > 0:
         return -1, None
-    # In the middle of the gap: what is added later may be a little less similar, or a little more.
-    half = float(gap[at]) / 2
     n_pairs = _TYPICAL[:, None] * _TYPICAL[None, :]
-    false_pairs = times * (np.maximum(pairs, 0) * more * n_pairs).sum(axis=(1, 2))
+    false_pairs = (np.maximum(pairs, 0) * more * n_pairs).sum(axis=(1, 2))
     wrong = np.cumsum(false_pairs) / np.cumsum(tree.n_pairs)
-    threshold = null.scale.similarity(float(z[at]) - half)
-    return at, MergeThreshold(threshold, tree.height, np.clip(1 - wrong, 0, 1), at)
+    # In the middle of the gap: what is added later may be a little less similar, or a little more.
+    threshold = null.scale.similarity(float(z[at] - gap[at] / 2))
+    return at, MergeThreshold(
+        threshold=threshold,
+        softness=_softness(tree, false, threshold, null.scale.spread),
+        heights=tree.height,
+        precision=np.clip(1 - wrong, 0, 1),
+        at=at,
+        false_share=float(false[: at + 1].sum() / tree.weight[: at + 1].sum()),
+    )
+
+
+def _softness(tree: _Tree, false: DoubleArray, threshold: float, spread: float) -> float:
+    """Fit the scale of the logistic function to the expected share of right merges."""
+    edges = np.unique(np.linspace(0, len(false), _BINS + 1).astype(np.int64))[:-1]
+    weight, wrong = np.add.reduceat(tree.weight, edges), np.add.reduceat(false, edges)
+    height = np.add.reduceat(tree.height * tree.weight, edges) / weight
+    right = 1 - np.minimum(wrong / weight, 1)
+    scales = _SOFTNESS * spread
+    with np.errstate(over="ignore"):
+        probability = 1 / (1 + np.exp((threshold - height)[:, None] / scales))
+    return float(scales[(weight @ (probability - right[:, None]) ** 2).argmin()])
 
 
 _TYPICAL_WEIGHT = 2 * _TYPICAL[:, None] * _TYPICAL[None, :] / (_TYPICAL[:, None] + _TYPICAL[None, :])

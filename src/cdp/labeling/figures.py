@@ -38,7 +38,7 @@ def measure_labeling(
     seed: int = 0,
     runtime: Runtime | None = None,
 ) -> Results:
-    """All figures of labels, mediator and graphs; those that need true identities are None without them.
+    """Compute all figures of labels, mediator and graphs; those that need the truth are None without it.
 
     Images whose identities were used to choose the threshold or to train the mediator are left out: what was
     learned from would flatter the result.
@@ -114,7 +114,7 @@ def _pairs(labeling: Labeling, counted: LongArray, runtime: Runtime | None) -> P
 
 
 def _sizes(numbers: AnyArray) -> list[int]:
-    """How many carry each number, largest first."""
+    """Return how many carry each number, largest first."""
     sizes: list[int] = np.sort(np.unique(numbers, return_counts=True)[1])[::-1].tolist()
     return sizes
 

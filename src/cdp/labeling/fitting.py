@@ -1,7 +1,7 @@
-"""`fit`: choose the pair scorer for the labeled images at hand, and train the paper's mediator where it is the one.
+"""`fit`: choose the pair scorer for the labeled images, and train the paper's mediator if needed.
 
-Gradient boosting is trained while images are labeled, because it learns among the images that it scores: `fit` only sees to it
-that the labeled images will be joined with them.
+Gradient boosting is trained while images are labeled, because it learns among the images that it scores:
+`fit` only sees to it that the labeled images will be joined with them.
 """
 
 from __future__ import annotations
@@ -32,12 +32,8 @@ from cdp.types.arrays import BoolArray, LongArray
 from cdp.types.constraints import Constraints
 
 _FEW = (
-    "{} labeled identities have two images or more, and at least {} are needed to learn from them: pairs are scored by similarity, as if "
-    "nobody were labeled."
-)
-_FEW_AMONG = (
-    "{} labeled identities have two images or more, and at least {} are needed to learn from them: pairs are scored by similarity, and "
-    "groups keep the given identities."
+    "{} labeled identities have two images or more, and at least {} are needed to learn from them: pairs are "
+    "scored by similarity, and groups keep the given identities."
 )
 _NOT_IN_GRAPHS = "the given k-NN graphs do not contain the images to choose it on"
 
@@ -47,7 +43,8 @@ class LabeledImages:
     """Images whose identities may be used.
 
     Attributes:
-        parts: to learn from, separate from the unlabeled images; several if each was embedded by networks of its own.
+        parts: to learn from, separate from the unlabeled images; several if each was embedded by networks of
+            its own.
         validation: to choose the threshold on, also separate.
         unlabeled: the images to label, where `rows` of them are labeled.
         rows: bool (n,), rows of `unlabeled` to choose the threshold on.
@@ -84,7 +81,7 @@ class LabeledImages:
         return np.concatenate([np.empty(0, np.int64), *identities])
 
     def to_train_on(self) -> list[Views]:
-        """The parts to learn from, or the validation images where there are none."""
+        """Return the parts to learn from, or the validation images where there are none."""
         if self.parts or not self.has_validation:
             return list(self.parts)
         if self.validation is not None:
@@ -101,17 +98,20 @@ class Fitted:
     Attributes:
         settings: with the scorer that the labeled images allow.
         mediator: the paper's; None for the other scorers.
-        joined: labeled images to join with the unlabeled ones: to train trees on, or to choose the threshold on.
+        joined: labeled images to join with the unlabeled ones: to train trees on, or to choose the threshold
+            on.
+        tries_similarity: whether similarity takes the place of trees that are not clearly better.
         notes: sentences for the user.
     """
 
     settings: ConsensusSettings
     mediator: Mediator | None = None
     joined: Views | None = None
+    tries_similarity: bool = False
     notes: tuple[str, ...] = ()
 
     def scorer(self, threshold: float, seed: int, constraints: Constraints | None = None) -> PairScorer:
-        """The pair scorer; `threshold` is the lowest one that will be tried."""
+        """Return the pair scorer; `threshold` is the lowest one that will be tried."""
         return make_scorer(self.settings, threshold, seed, self.mediator, constraints)
 
 
@@ -133,10 +133,11 @@ def make_scorer(
 
 
 def is_trained_on_labeled(settings: ConsensusSettings, has_validation: bool, saw_labeled: bool) -> bool:
-    """Whether the mediator is trained on the labeled part, or on the validation part alone."""
+    """Return whether the mediator is trained on the labeled part, or on the validation part alone."""
     if settings.train_on == "validation" and not has_validation:
         raise InputError(
-            'train_on = "validation" needs a validation part, and there is none; give one, or set train_on = "labeled".',
+            'train_on = "validation" needs a validation part, and there is none; give one, or set train_on = '
+            '"labeled".',
             code="train-on-validation-missing",
             key="train_on",
         )
@@ -157,15 +158,17 @@ def fit(
 ) -> Fitted:
     """Choose the scorer, train the mediator, and set images aside to choose the threshold on.
 
-    Trees need a few labeled identities; with fewer, and where nobody is labeled, pairs are scored by similarity. The paper's mediator is
-    trained instead where a probability is given as threshold, and where labeled and unlabeled images may show the same people.
+    Trees need a few labeled identities; with fewer, and where nobody is labeled, pairs are scored by
+    similarity. The paper's mediator is trained instead where a probability is given as threshold, and where
+    labeled and unlabeled images may show the same people.
 
     Args:
         labeled: labeled images.
         settings: of section 3.1.
         classifier: instead of the paper's MLP, any classifier with `fit` and `predict_proba`.
         labeled_graphs: k-NN graphs of the labeled part, if they exist already; then no identity is held out.
-        has_graphs: whether k-NN graphs of the unlabeled images are given, which labeled ones cannot be joined with.
+        has_graphs: whether k-NN graphs of the unlabeled images are given, which labeled ones cannot be joined
+            with.
         seed: of everything random.
         runtime: how it runs.
     """
@@ -173,18 +176,16 @@ def fit(
     notes: tuple[str, ...] = ()
     if classifier is not None:
         settings = replace(settings, mediator="mlp")
-    if settings.mediator == "trees":
-        settings, notes, joined = _suit_trees(labeled, settings, has_graphs, runtime)
-    if settings.mediator == "trees":
-        return Fitted(settings, joined=joined)
+    if settings.mediator in ("auto", "trees"):
+        tries_similarity = settings.mediator == "auto"
+        trees = replace(settings, mediator="trees")
+        settings, notes, joined = _suit_trees(labeled, trees, has_graphs, runtime)
+        if settings.mediator != "mlp":
+            return Fitted(settings, joined=joined, tries_similarity=tries_similarity, notes=notes)
     if settings.mediator == "similarity":
-        return Fitted(settings, notes=notes)
-    if settings.threshold is None and has_graphs and labeled.rows is None:
-        # No identity is held out to choose a threshold on that cannot be chosen.
-        notes += (not_chosen(settings, _NOT_IN_GRAPHS),)
-        settings = replace(settings, threshold=settings.default_threshold)
-    elif settings.threshold is not None and labeled.validation is not None:
-        notes += (f"threshold = {settings.threshold:g} was given, so the validation part was not used.",)
+        return Fitted(settings)
+    settings, more = _settle_threshold(labeled, settings, has_graphs)
+    notes += more
     parts = [views for views in labeled.to_train_on() if settings.is_trained or views.identities is not None]
     if parts and settings.is_trained and labeled_graphs is None:
         smallest = min(views.n_images for views in parts)
@@ -202,7 +203,21 @@ def fit(
     mediator = (
         _train(parts, settings, labeled_graphs, classifier, seed, runtime) if settings.is_trained else None
     )
-    return Fitted(settings, mediator, joined, notes)
+    return Fitted(settings, mediator, joined, notes=notes)
+
+
+def _settle_threshold(
+    labeled: LabeledImages, settings: ConsensusSettings, has_graphs: bool
+) -> tuple[ConsensusSettings, tuple[str, ...]]:
+    """Settle whether a threshold is chosen, with a note where it cannot be or need not be."""
+    if settings.threshold is None and has_graphs and labeled.rows is None:
+        # No identity is held out to choose a threshold on that cannot be chosen.
+        default = replace(settings, threshold=settings.default_threshold)
+        return default, (not_chosen(settings, _NOT_IN_GRAPHS),)
+    if settings.threshold is not None and labeled.validation is not None:
+        given = f"threshold = {settings.threshold:g} was given, so the validation part was not used."
+        return settings, (given,)
+    return settings, ()
 
 
 def _suit_trees(
@@ -218,14 +233,9 @@ def _suit_trees(
         return settings, (), concatenate(labeled.separate, runtime) if labeled.separate else None
     is_usual = settings.threshold is None and settings.grouping == "average" and not has_graphs
     if n_shared < MIN_IDENTITIES and is_usual and not labeled.has_validation:
-        if labeled.are_among:
-            return (
-                replace(settings, mediator="similarity"),
-                (_FEW_AMONG.format(n_shared, MIN_IDENTITIES),),
-                None,
-            )
-        if settings.disjoint:
-            return replace(settings, mediator="similarity"), (_FEW.format(n_shared, MIN_IDENTITIES),), None
+        joined = None if labeled.are_among else concatenate(labeled.separate, runtime)
+        note = _FEW.format(n_shared, MIN_IDENTITIES)
+        return replace(settings, mediator="similarity"), (note,), joined
     return replace(settings, mediator="mlp"), (_no_trees(n_shared),), None
 
 
@@ -241,8 +251,9 @@ def _without_labels(settings: ConsensusSettings) -> ConsensusSettings:
     """Refuse a threshold that is a probability where nobody is labeled: without labels it is a z-score."""
     if settings.threshold is not None and settings.threshold <= 1:
         raise InputError(
-            f"threshold = {settings.threshold:g} is a probability, but nobody is labeled, and without labels the threshold is a "
-            "z-score (usually 3 to 8); leave it out to have it estimated, or label some people.",
+            f"threshold = {settings.threshold:g} is a probability, but nobody is labeled, and without labels "
+            "the threshold is a z-score (usually 3 to 8); leave it out to have it estimated, or label some "
+            "people.",
             code="threshold-needs-labels",
             key="threshold",
             value=settings.threshold,
@@ -262,7 +273,7 @@ def _no_trees(n_shared: int) -> str:
 def _hold_out(
     labeled: Views, settings: ConsensusSettings, has_graphs: bool, seed: int
 ) -> tuple[Views, Views | None, str]:
-    """The images to train on, those to choose the threshold on, and why there are none."""
+    """Return the images to train on, those to choose the threshold on, and why there are none."""
     assert labeled.identities is not None
     if settings.mediator == "vote":
         # It is not trained, so all labeled images can serve.

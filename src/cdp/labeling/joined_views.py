@@ -1,4 +1,4 @@
-"""Labeled images joined with the unlabeled ones, so that both are labeled together, and left out of the result again."""
+"""Labeled images joined with the unlabeled ones, labeled together, and removed from the result."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def concatenate(parts: Sequence[Views], runtime: Runtime) -> Views:
 
 
 def join(unlabeled: Views, labeled: Views, rows: BoolArray | None, runtime: Runtime) -> Views:
-    """Concatenate unlabeled and labeled images, with the identities that may be used: of `rows` of the unlabeled ones, if any."""
+    """Concatenate unlabeled and labeled images, with the identities of `rows` of the unlabeled ones."""
     identities = None
     if rows is not None and unlabeled.identities is not None:
         identities = np.where(rows, unlabeled.identities, -1)

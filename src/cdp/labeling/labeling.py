@@ -33,7 +33,8 @@ class Labeling:
         estimate: how the threshold was estimated without labels; None if it was not.
         expected: what labeled images among the others say of the labels; None if there are none.
         calibration: how often pairs of one probability are genuine, on the same images.
-        validation: bool (n,): images whose identities were used to choose the threshold or to train; figures leave them out.
+        validation: bool (n,): images whose identities were used to choose the threshold or to train; figures
+            leave them out.
         seconds: by step.
         notes: a sentence for each thing that was left out or is out of the ordinary.
         same_identity_recall: by model, recall of an approximate graph among neighbors with the same identity.

@@ -1,4 +1,4 @@
-"""Labels for people and other programs: one table with one schema, what to look at first, and the labels of a run's round as a folder."""
+"""Output of labels: one table schema, groups to check first, and the label folder of a run."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def write_labeling(
     paths: Sequence[str] | None = None,
     made_from: Mapping[str, str] | None = None,
 ) -> None:
-    """Fill the folder of a run's labels: arrays, tables, soft labels if there are any, mediator and `metrics.json`.
+    """Write the label folder of a run: arrays, tables, soft labels, mediator and `metrics.json`.
 
     Args:
         folder: to fill.
@@ -82,7 +82,7 @@ def label_table(
     photos: Sequence[str] | None = None,
     names: Mapping[int, str] | None = None,
 ) -> pa.Table:
-    """The one schema of labels: row, path, photo, identity, name, status, confidence; text that is not known is empty.
+    """Build the label table: row, path, photo, identity, name, status, confidence; unknown text is empty.
 
     Args:
         labels: one per image.
@@ -119,8 +119,8 @@ def write_tables(folder: Path, table: pa.Table, *, quote_formulas: bool = False)
     Args:
         folder: to write to.
         table: see `label_table`.
-        quote_formulas: put an apostrophe before texts in labels.csv that a spreadsheet would take for a formula. Paths
-            then no longer name the files, so this is not done unless asked for.
+        quote_formulas: put an apostrophe before texts in labels.csv that a spreadsheet would take for a
+            formula. Paths then no longer name the files, so this is not done unless asked for.
     """
     import pyarrow as pa
     import pyarrow.csv
@@ -141,7 +141,7 @@ def write_tables(folder: Path, table: pa.Table, *, quote_formulas: bool = False)
 def write_doubts(
     folder: Path, labels: Labels, scored: ConsensusGraph, k: int, numbers: LongArray | None = None
 ) -> GroupTies:
-    """mixed_groups.csv and split_groups.csv: groups that are likely two identities, and pairs of groups that are likely one.
+    """Write mixed_groups.csv and split_groups.csv: likely mixed groups, and likely split identities.
 
     Returns the pairs of groups, the most probable ones first.
 
@@ -174,7 +174,7 @@ def write_doubts(
 
 
 def rank_mixed_groups(labels: Labels) -> dict[str, Any]:
-    """Every group with its mean confidence and its least certain image, most doubtful pairs first."""
+    """Return every group with its mean confidence and its least certain image, most doubtful pairs first."""
     kept = labels.labels >= 0
     found = labels.labels[kept]
     sizes = np.bincount(found, minlength=labels.n_identities)

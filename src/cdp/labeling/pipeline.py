@@ -1,9 +1,10 @@
-"""`label`, the one pipeline from views and labeled identities to labels, behind everything that labels images.
+"""`label`: the one pipeline from views and labeled identities to labels.
 
 fit      choose the scorer; train the mediator                        cdp.labeling.fitting
 join     labeled images among the unlabeled ones                      cdp.labeling.joined_views
 score    k-NN graphs, candidate pairs, a score for each               cdp.scoring
-choose   the threshold: on labeled identities, or without labels      cdp.labeling.tuning, unsupervised_threshold
+choose   the threshold: on labeled identities, or without labels      cdp.labeling.tuning,
+                                                                      cdp.labeling.unsupervised_threshold
 group    pairs become groups                                          cdp.grouping
 expect   precision and confidence, from the labeled images            cdp.labeling.expectation
 """
@@ -25,22 +26,35 @@ from cdp.labeling.expectation import calibrate, expect, measure_calibration
 from cdp.labeling.fitting import Fitted, LabeledImages, fit, is_trained_on_labeled, suit_k
 from cdp.labeling.joined_views import join, keep_first
 from cdp.labeling.labeling import Labeling
+from cdp.labeling.scorer_choice import is_clearly_better, may_be_kept, shows_overlap
 from cdp.labeling.tuning import MIN_IDENTITIES, count_shared, lowest_threshold, not_chosen, tune
 from cdp.labeling.unsupervised_threshold import describe_estimate, estimate_threshold
 from cdp.labeling.view_checks import check_mask, check_mediator, check_same_committee, check_views
 from cdp.runtime.runtime import Runtime
 from cdp.scoring.scored_pairs import ScoredPairs
 from cdp.scoring.settings import ConsensusSettings
+from cdp.scoring.similarity import SimilarityScorer
 from cdp.scoring.zscore import ZScoredPairs
 from cdp.types import ConsensusGraph, Views
 from cdp.types.arrays import BoolArray, LongArray
 from cdp.types.constraints import Constraints, check_constraints, keep_identities
 from cdp.types.run_record import CalibrationBin, Expectation, ThresholdEstimate, Tuning
 
-_GRAPHS_NOT_USED = "The given k-NN graphs were not used: they do not contain the labeled images, which are joined with the unlabeled ones."
+_GRAPHS_NOT_USED = (
+    "The given k-NN graphs were not used: they do not contain the labeled images, which are joined with the "
+    "unlabeled ones."
+)
 _THINNED = (
-    "The labeled identities have more images each than the unlabeled ones seem to have: {:,} of {:,} labeled images were used, so "
-    "that what is learned on them holds for the others."
+    "The labeled identities have more images each than the unlabeled ones seem to have: {:,} of {:,} labeled "
+    "images were used, so that what is learned on them holds for the others."
+)
+_BY_SIMILARITY = (
+    "Boosted trees trained on the labeled identities were not clearly better than similarity, which scores "
+    "the pairs instead; groups keep the given identities."
+)
+_OVERLAP = (
+    "Labeled people are also among the unlabeled images, so disjoint = false: groups that show them get "
+    "their names."
 )
 _NOT_IN_GRAPHS = "the given k-NN graphs do not contain the images to choose it on"
 
@@ -61,25 +75,25 @@ def label(
     seed: int = 0,
     runtime: Runtime | None = None,
 ) -> Labeling:
-    """Label the unlabeled images with pseudo-identities.
-
-    The identities of unlabeled images are used where `validation` or `labeled_among` says so, and nowhere else.
+    """Label images with pseudo-identities: the one pipeline behind `CDP` and all commands.
 
     Args:
-        unlabeled: the images to label.
-        settings: of section 3.1; those of `fitted` count if it is given.
-        labeled: images with identities to learn from; several parts if each was embedded by networks of its own.
-        fitted: what `fit` learned from the labeled images before, instead of `labeled`.
-        validation: images with identities to choose the threshold on: rows of `unlabeled`, as a mask, which stay in the
-            result; or views of their own, which are joined with the unlabeled images and left out of the result.
-        labeled_among: the labeled images that `fitted` would join are rows of `unlabeled` already, by their identities.
+        unlabeled: the images to label; their identities are used only with `validation` or `labeled_among`.
+        labeled: images with identities to learn from, in parts if embedded by different networks.
+        fitted: result of an earlier `fit`, instead of `labeled`; its settings replace `settings`.
+        validation: images to choose the threshold on: a mask of `unlabeled`, or views that are joined.
+        labeled_among: the labeled images are rows of `unlabeled` already, marked by their identities.
         networks_saw_labeled: whether the networks were trained on the labeled part.
         graphs: k-NN graphs of the unlabeled images that exist already, by name or base first.
         constraints: must-link and cannot-link pairs, names and rejected images, which groups must keep.
-        reliable: bool (n,), unlabeled images to estimate the threshold on where nobody is labeled; all unless given.
+        reliable: bool (n,), images to estimate the threshold on without labels; default: all.
         keep_scored: keep all scored pairs with what scoring more of them will need.
-        seed: of everything random.
-        runtime: how it runs; results do not depend on it.
+
+    Examples:
+        >>> import cdp, numpy as np
+        >>> X = np.repeat(np.random.default_rng(0).normal(size=(40, 64)), 6, axis=0)
+        >>> cdp.label(cdp.Views(X), cdp.ConsensusSettings()).labels.n_identities
+        40
     """
     runtime = runtime or Runtime()
     settings = settings if fitted is None else fitted.settings
@@ -87,7 +101,7 @@ def label(
     fitted = fitted and replace(fitted, settings=settings)
     check_views(settings, unlabeled, (*labeled, validation), runtime)
     if constraints is not None:
-        check_constraints(constraints, settings.max_cluster_size)
+        check_constraints(constraints, settings.most_images)
     rows = None if isinstance(validation, Views) else check_mask(validation, unlabeled)
     apart = validation if isinstance(validation, Views) else None
     if fitted is None:
@@ -101,16 +115,14 @@ def label(
     # Before graphs are searched: that the mediator does not fit must not be found out after an hour of work.
     check_mediator(fitted.mediator, unlabeled, fitted.settings)
     if labeled_among:
-        fitted, rows, constraints = _as_rows(fitted, unlabeled, rows, constraints)
+        fitted, rows = _as_rows(fitted, unlabeled, rows)
     fitted, graphs = _suit_graphs(replace(fitted, notes=(*notes, *fitted.notes)), graphs, rows)
     job = _Labeling(unlabeled, fitted, rows, graphs, constraints, reliable, seed, runtime)
     return job.run(keep_scored=keep_scored)
 
 
-def _as_rows(
-    fitted: Fitted, unlabeled: Views, rows: BoolArray | None, constraints: Constraints | None
-) -> tuple[Fitted, BoolArray | None, Constraints | None]:
-    """The images to join as rows of the unlabeled ones, which they are among already; where there are too few, groups keep them."""
+def _as_rows(fitted: Fitted, unlabeled: Views, rows: BoolArray | None) -> tuple[Fitted, BoolArray | None]:
+    """Return the images to join as rows of the unlabeled ones, which they are among already."""
     assert unlabeled.identities is not None or fitted.joined is None
     if (
         fitted.joined is not None
@@ -118,10 +130,10 @@ def _as_rows(
         and unlabeled.identities is not None
     ):
         rows = np.isin(unlabeled.identities, fitted.joined.identities)
-        return replace(fitted, joined=None), rows, constraints
+        return replace(fitted, joined=None), rows
     if fitted.settings.mediator == "similarity" and unlabeled.identities is not None:
-        constraints = keep_identities(constraints, unlabeled.identities)
-    return fitted, rows, constraints
+        rows = unlabeled.identities >= 0
+    return fitted, rows
 
 
 def _suit_graphs(
@@ -160,6 +172,7 @@ class _Scored:
         tuning_identities: their identities, -1 elsewhere, where the threshold is chosen on them.
         pairs: scored pairs.
         share: of the joined images that are used.
+        estimate: threshold of the same pairs, if it was estimated before.
         notes: sentences for the user.
     """
 
@@ -168,6 +181,7 @@ class _Scored:
     tuning_identities: LongArray | None
     pairs: ScoredPairs
     share: float = 1.0
+    estimate: ThresholdEstimate | None = None
     notes: tuple[str, ...] = ()
 
 
@@ -198,9 +212,11 @@ class _Labeling:
         if not keep_scored:
             bare = replace(scored.pairs, candidates=None, tree_scores=None)
             scored = replace(scored, pairs=bare)
-        labeling = self._group(scored)
+        labeling = self._better_labels(scored)
         if keep_scored:
-            labeling = replace(labeling, kept=scored.pairs, joined=joined, share=scored.share)
+            labeling = replace(labeling, joined=joined, share=scored.share)
+        else:
+            labeling = replace(labeling, kept=None)
         return labeling if joined is None else keep_first(labeling, self.unlabeled.n_images, self.runtime)
 
     def _score(self, views: Views, rows: BoolArray | None, graphs: Graphs | None = None) -> _Scored:
@@ -221,7 +237,7 @@ class _Labeling:
         return _Scored(views, rows, tuning_identities, pairs, notes=(*notes, *pairs.notes))
 
     def _score_joined(self, joined: Views) -> _Scored:
-        """Score unlabeled and labeled images together, with as many labeled images as make them as dense as the others."""
+        """Score unlabeled and labeled images together, with labeled images matched in density."""
         matches = self.settings.mediator == "trees" and self.settings.disjoint and self.rows is None
         share = 1.0
         for left in reversed(range(MAX_ROUNDS if matches else 1)):
@@ -243,6 +259,64 @@ class _Labeling:
             return replace(scored, share=share, notes=notes)
         return scored
 
+    def _better_labels(self, scored: _Scored) -> Labeling:
+        """Return the labels by the chosen scorer, or by similarity where trees are not clearly better.
+
+        Strong models leave little to learn from few labeled identities, and what is learned on people with
+        several images may not hold for others. Similarity also shows whether labeled people are among the
+        unlabeled images.
+        """
+        if self.settings.mediator == "similarity":
+            labeling = self._group(scored)
+            if self.settings.disjoint and shows_overlap(labeling.labels, scored.pairs.identities):
+                settings = replace(labeling.settings, disjoint=False)
+                labeling = replace(labeling, settings=settings, notes=(*labeling.notes, _OVERLAP))
+            return labeling
+        identities = scored.tuning_identities
+        if (
+            identities is None
+            or not self.fitted.tries_similarity
+            or not may_be_kept(identities, self.settings)
+        ):
+            return self._group(scored)
+        by_similarity = self._label_by_similarity(scored)
+        job = self
+        if self.settings.disjoint and shows_overlap(by_similarity.labels, identities):
+            settings = replace(self.settings, disjoint=False)
+            job = replace(self, fitted=replace(self.fitted, settings=settings))
+            scored = replace(scored, notes=(*scored.notes, _OVERLAP))
+        by_trees = job._group(scored)
+        if is_clearly_better(by_trees.labels, by_similarity.labels, identities):
+            return by_trees
+        # Blind groups say what to expect: those that keep the labeled identities are right about them.
+        expected = expect(by_similarity.labels, identities, self.seed, disjoint=job.settings.disjoint)
+        return replace(job._label_by_similarity(scored, by_similarity), expected=expected)
+
+    def _label_by_similarity(self, scored: _Scored, before: Labeling | None = None) -> Labeling:
+        """Group the same images by similarity: at first blindly, then keeping the labeled identities."""
+        settings = replace(self.settings, mediator="similarity")
+        if before is None:
+            scorer = SimilarityScorer(settings, self.seed)
+            edges = scorer.score_edges(scored.views, scored.pairs.fused, self.runtime)
+            identities, estimate = np.full_like(scored.pairs.identities, -1), None
+        else:
+            assert before.kept is not None
+            assert isinstance(before.kept.scored, ZScoredPairs)
+            edges, identities, estimate = before.kept.scored, scored.pairs.identities, before.estimate
+        pairs = replace(scored.pairs, scored=edges, identities=identities, candidates=None, tree_scores=None)
+        job = replace(self, fitted=replace(self.fitted, settings=settings))
+        notes = (*scored.notes, _BY_SIMILARITY)
+        return job._group(
+            replace(scored, pairs=pairs, tuning_identities=None, estimate=estimate, notes=notes)
+        )
+
+    def _constraints(self, scored: _Scored) -> Constraints | None:
+        """Return what groups must keep; by similarity also the given identities."""
+        identities = scored.pairs.identities
+        if self.settings.mediator != "similarity" or not (identities >= 0).any():
+            return self.constraints
+        return keep_identities(self.constraints and self.constraints.among(len(identities)), identities)
+
     def _choose(self, scored: _Scored) -> _Chosen:
         """Choose the threshold: as given, on labeled identities, or without labels."""
         settings, pairs = self.settings, scored.pairs.scored
@@ -254,21 +328,21 @@ class _Labeling:
         if settings.threshold is not None:
             return _Chosen(settings.threshold)
         if isinstance(pairs, ZScoredPairs):
-            estimate = estimate_threshold(
-                scored.views,
-                scored.pairs,
-                settings,
-                reliable=self.reliable,
-                seed=self.seed,
-                runtime=self.runtime,
+            estimate = scored.estimate or estimate_threshold(
+                scored.pairs, reliable=self.reliable, seed=self.seed, runtime=self.runtime
             )
-            return _Chosen(estimate.chosen, estimate=estimate, notes=(describe_estimate(estimate),))
+            is_nobody = not (scored.pairs.identities >= 0).any()
+            subject = "Nobody is labeled, so the threshold" if is_nobody else "The threshold"
+            note = describe_estimate(estimate, subject)
+            return _Chosen(estimate.chosen, estimate=estimate, notes=(note,))
         return _Chosen(settings.default_threshold)
 
     def _group(self, scored: _Scored) -> Labeling:
         """Group the images of scored pairs, and say what to expect of the labels."""
         settings, runtime, tuning_identities = self.settings, self.runtime, scored.tuning_identities
         chosen = self._choose(scored)
+        if chosen.estimate is not None:
+            scored = replace(scored, pairs=scored.pairs.with_softness(chosen.estimate.softness))
         pairs = scored.pairs.scored
         if chosen.tuning is not None or not isinstance(pairs, ConsensusGraph):
             # Else the scorer was given the threshold, and kept no other pairs.
@@ -284,7 +358,7 @@ class _Labeling:
                 pairs,
                 settings,
                 chosen.threshold,
-                self.constraints,
+                self._constraints(scored),
                 dendrogram=chosen.dendrogram,
                 runtime=runtime,
             )
@@ -317,6 +391,7 @@ class _Labeling:
             seconds=dict(runtime.timings),
             notes=(*self.fitted.notes, *scored.notes, *notes),
             same_identity_recall=dict(scored.pairs.same_identity_recall),
+            kept=scored.pairs,
         )
 
 
@@ -327,22 +402,23 @@ def _missed_precision(
     if settings.min_precision is None or reached is None or reached >= settings.min_precision:
         return ()
     return (
-        f"No threshold reaches precision {settings.min_precision:g} on the labeled identities; the best is {reached:.3f}, at "
-        f"threshold {threshold:g}. Add stronger or more models.",
+        f"No threshold reaches precision {settings.min_precision:g} on the labeled identities; the best is "
+        f"{reached:.3f}, at threshold {threshold:g}. Add stronger or more models.",
     )
 
 
 def _to_choose_on(
     views: Views, rows: BoolArray | None, settings: ConsensusSettings
 ) -> tuple[LongArray | None, tuple[str, ...]]:
-    """The identities to choose the threshold on, -1 elsewhere, and notes; None if it is given or cannot be chosen."""
+    """Return the identities to choose the threshold on (-1 elsewhere) and notes; None if not needed."""
     if settings.threshold is not None or settings.mediator == "similarity":
         return None, ()
     if rows is None:
         return None, (not_chosen(settings, "no validation images are labeled"),)
     if views.identities is None or not (views.identities[rows] >= 0).any():
         raise InputError(
-            "The validation images have no identities, so the threshold cannot be chosen on them; give identities, or a threshold.",
+            "The validation images have no identities, so the threshold cannot be chosen on them; give "
+            "identities, or a threshold.",
             code="validation-identities-missing",
             key="threshold",
         )
@@ -351,6 +427,9 @@ def _to_choose_on(
     if n_shared == 0:
         return None, (not_chosen(settings, "no validation identity has two images"),)
     if n_shared < MIN_IDENTITIES:
-        note = f"The threshold was chosen on {n_shared} validation identities with two images or more, which is few."
+        note = (
+            f"The threshold was chosen on {n_shared} validation identities with two images or more, which is "
+            "few."
+        )
         return identities, (note,)
     return identities, ()

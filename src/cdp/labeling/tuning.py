@@ -37,13 +37,16 @@ _AS_GOOD = 0.002
 
 
 def lowest_threshold(settings: ConsensusSettings) -> float:
-    """The lowest threshold that will be tried."""
+    """Return the lowest threshold that will be tried."""
     return THRESHOLDS[settings.threshold_kind][0]
 
 
 def not_chosen(settings: ConsensusSettings, why: str) -> str:
-    """The note about a default threshold."""
-    return f"threshold = {settings.default_threshold:g}, the default, was not chosen on labeled identities: {why}."
+    """Return the note about a default threshold."""
+    return (
+        f"threshold = {settings.default_threshold:g}, the default, was not chosen on labeled identities: "
+        f"{why}."
+    )
 
 
 def tune(
@@ -54,8 +57,8 @@ def tune(
 ) -> tuple[Tuning, Dendrogram | None]:
     """Choose the threshold with the best pairwise F-beta on the labeled images.
 
-    They are labeled among all unlabeled images, so the threshold is right for as many; any other image in their groups
-    counts as a mistake.
+    They are labeled among all unlabeled images, so the threshold is right for as many; any other image in
+    their groups counts as a mistake.
 
     Args:
         scored: pairs of all images, scored at `lowest_threshold`.
@@ -64,17 +67,17 @@ def tune(
         runtime: how it runs.
 
     Returns:
-        The chosen threshold with the whole curve, and the dendrogram that gives the groups at any threshold; None with
-        connected components.
+        The chosen threshold with the whole curve, and the dendrogram that gives the groups at any threshold;
+        None with connected components.
     """
     runtime = runtime or Runtime()
     thresholds = THRESHOLDS[settings.threshold_kind]
     dendrogram = None
     if settings.grouping == "average":
         dendrogram = build_dendrogram(
-            scored, settings.k, thresholds[0], settings.max_cluster_size, runtime=runtime
+            scored, settings.k, thresholds[0], settings.most_images, runtime=runtime
         )
-        points = _measure_cuts(dendrogram, identities, settings, thresholds)
+        points = _measure_cuts(dendrogram, identities, thresholds)
     else:
         points = _measure_components(scored, identities, settings, thresholds, runtime)
     curve = []
@@ -87,11 +90,11 @@ def tune(
 
 
 def _measure_cuts(
-    dendrogram: Dendrogram, identities: LongArray, settings: ConsensusSettings, thresholds: Sequence[float]
+    dendrogram: Dendrogram, identities: LongArray, thresholds: Sequence[float]
 ) -> Iterator[TuningPoint]:
     for threshold in sorted(thresholds, reverse=True):
         labels = dendrogram.cut(threshold)
-        yield measure_point(threshold, labels, identities, disjoint=settings.disjoint)
+        yield measure_point(threshold, labels, identities)
 
 
 def _measure_components(
@@ -116,7 +119,7 @@ def _measure_threshold(
     scored, identities, settings, alone = shared
     runtime = runtime or Runtime(alone)
     labels = group(pairs_at(scored, settings, threshold, runtime), settings, threshold, runtime=runtime)
-    return measure_point(threshold, labels, identities, disjoint=settings.disjoint)
+    return measure_point(threshold, labels, identities)
 
 
 def best_of(
@@ -124,11 +127,12 @@ def best_of(
 ) -> Tuning:
     """Pick the threshold with the best F-beta.
 
-    With a minimum precision, the threshold with the greatest recall of those that keep it; if none does, the most precise one.
+    With a minimum precision, the threshold with the greatest recall of those that keep it; if none does, the
+    most precise one.
 
-    Of thresholds whose F is within 0.002 of the best, the one nearest to `prior`, the default. The labeled identities seldom
-    include the largest ones, so a high threshold that splits a person of hundreds of images may look slightly better than one that
-    does not: LFW fell from F 0.997 to 0.50 that way.
+    Of thresholds whose F is within 0.002 of the best, the one nearest to `prior`, the default. The labeled
+    identities seldom include the largest ones, so a high threshold that splits a person of hundreds of images
+    may look slightly better than one that does not: LFW fell from F 0.997 to 0.50 that way.
     """
     if min_precision is not None:
         kept = [point for point in curve if (point.precision or 0.0) >= min_precision]
@@ -144,11 +148,13 @@ def best_of(
     return Tuning(chosen=chosen, curve=list(curve), beta=beta)
 
 
-def measure_point(
-    threshold: float, labels: Labels, identities: LongArray, *, disjoint: bool = True
-) -> TuningPoint:
-    """Measure precision and recall on the labeled images at one threshold."""
-    counts = count_by_identity(labels, identities, disjoint=disjoint)
+def measure_point(threshold: float, labels: Labels, identities: LongArray) -> TuningPoint:
+    """Measure precision and recall on the labeled images at one threshold.
+
+    Unlabeled partners count as impostors. Where some show labeled people, that makes the threshold a little
+    stricter; not to count them makes it far too low, because labeled images meet few impostors.
+    """
+    counts = count_by_identity(labels, identities)
     found, in_groups, to_find, grouped, images = counts.sum(axis=0).tolist()
     score = pair_score(found, in_groups, to_find)
     return TuningPoint(
@@ -166,7 +172,7 @@ def count_shared(identities: LongArray) -> int:
 
 
 def hold_out(identities: LongArray, seed: int) -> BoolArray | None:
-    """Draw labeled identities that are kept from training to choose the threshold on; None if there are too few."""
+    """Hold out labeled identities to choose the threshold on; None if there are too few."""
     known = np.unique(identities[identities >= 0])
     held_out = np.random.default_rng([seed, 5]).permutation(known)[: round(_HELD_OUT * len(known))]
     mask: BoolArray = np.isin(identities, held_out)

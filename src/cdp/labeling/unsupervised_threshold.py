@@ -1,44 +1,41 @@
-"""The threshold without labels: the z-score above which two groups are merged, for any number of images.
+"""The threshold without labels: the mean z-score above which two groups are merged, for any number of images.
 
-Models that separate identities well: `cdp.labeling.false_merges` says how far average linkage may merge, and what precision to expect. Up to 2,000
-images are compared with each other; of more a sample is drawn with its neighbors, and false merges are expected among all.
-
-Weaker models, and where nobody seems to be there twice: `cdp.labeling.pair_estimates`.
+Exact average linkage of all images (`cdp.grouping.exact_linkage`) gives the merges from high to low, and
+`cdp.labeling.false_merges` says how far they can be trusted. Where no merge can be, only copies are joined.
 """
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 
-from cdp.labeling.false_merges import MergeThreshold, find_merge_threshold
-from cdp.labeling.pair_estimates import estimate_from_pairs
+from cdp.grouping.exact_linkage import link_exactly
+from cdp.grouping.union_find import compress_paths, unite_pairs
+from cdp.labeling.false_merges import LinkedImages, MergeThreshold, find_merge_threshold
 from cdp.runtime.runtime import Runtime
 from cdp.scoring.scored_pairs import ScoredPairs
-from cdp.scoring.settings import DEFAULT_THRESHOLDS, ConsensusSettings
-from cdp.scoring.zscore import NullStatistics, ZScoredPairs, fused_z_score, max_z_score, softness
-from cdp.types import KnnGraph, Views
-from cdp.types.arrays import AnyArray, BoolArray, LongArray
+from cdp.scoring.zscore import ZScoredPairs, max_z_score
+from cdp.types.arrays import AnyArray, BoolArray, IntArray, LongArray
 from cdp.types.run_record import EstimatePoint, ThresholdEstimate
-
-SAMPLE = 2000
-"""Images that are compared with each other."""
 
 _LOWEST, _HIGHEST = 0.01, 100.0
 _FEWEST_MERGES = 5
 """Merges from which on a precision is worth saying."""
 
 _POINTS = 60
-_STABLE = 0.9
-_NEAREST, _CLOSE = 10, 0.6
 _FEWEST_RELIABLE = 10
+_LOWEST_MERGE, _LOWEST_OF_TOP = 1.0, 0.25
+"""Linkage ends at a mean z-score of 1, or at a quarter of that of an image and itself; impostors are as
+similar as that."""
+
+_COPIES = 0.98
+"""Share of the z-score of an image and itself from which on two images are copies."""
+
+_COMPARED = 1000
+"""Images drawn to say how rare a similarity is."""
 
 
 def estimate_threshold(
-    views: Views,
     scored: ScoredPairs,
-    settings: ConsensusSettings,
     *,
     reliable: BoolArray | None = None,
     seed: int = 0,
@@ -47,10 +44,9 @@ def estimate_threshold(
     """Estimate the best threshold, and the precision to expect there.
 
     Args:
-        views: of all images.
-        scored: their pairs with z-scores (`SimilarityScorer`).
-        settings: of section 3.1.
-        reliable: bool (n,), images to estimate it on; tiny or blurred faces resemble each other. All unless given.
+        scored: pairs with z-scores (`SimilarityScorer`).
+        reliable: bool (n,), images to estimate it on; tiny or blurred faces resemble each other. All unless
+            given.
         seed: of the sample.
         runtime: how it runs.
     """
@@ -58,47 +54,78 @@ def estimate_threshold(
     assert isinstance(pairs, ZScoredPairs)
     top = max_z_score(pairs.null)
     with runtime.step("threshold"):
-        usable = np.flatnonzero(_usable(reliable, views.n_images))
-        rows, background = usable, None
-        if len(usable) > SAMPLE:
-            center = float(np.mean([center for center, _ in pairs.null.models]))
-            rows = sample_neighborhoods(scored.fused, SAMPLE, center, seed)
-            rows = rows[np.isin(rows, usable)]
-            random = np.sort(np.random.default_rng([seed, 11]).permutation(usable)[: SAMPLE // 2])
-            background = z_scores_between(views.take(random), pairs.null)
-        z = z_scores_between(views.take(rows), pairs.null)
-        found = find_merge_threshold(z, top, len(usable), background)
+        usable = np.flatnonzero(_usable(reliable, len(pairs.vectors)))
+        images = link_images(pairs, usable, runtime)
+        found = find_merge_threshold(images, seed)
     if found is None:
-        return estimate_from_pairs(views, scored, settings, seed=seed, runtime=runtime)
-    # Average linkage joins groups whose mean probability is above the default; one pair has it at this distance from the threshold.
-    default = DEFAULT_THRESHOLDS["mean probability"]
-    shift = softness(top) * math.log((1 - default) / default)
-    chosen = _as_setting(min(found.threshold + shift, max(found.threshold, 0.98 * top)))
+        return ThresholdEstimate(chosen=_as_setting(_COPIES * top))
+    z = images.similarity(np.random.default_rng([seed, 13]).permutation(len(usable))[:_COMPARED])
     above = float((z[np.triu_indices(len(z), 1)] > found.threshold).mean())
+    n_merges = int((images.merges.height > found.threshold).sum())
     return ThresholdEstimate(
-        chosen=chosen,
+        chosen=_as_setting(min(found.threshold, _COPIES * top)),
+        softness=round(found.softness, 4),
         share_above=above,
-        precision=float(found.precision[found.at]) if found.at + 1 >= _FEWEST_MERGES else None,
-        curve=_points(found, shift),
+        precision=float(found.precision[found.at]) if n_merges >= _FEWEST_MERGES else None,
+        curve=_points(found),
     )
 
 
-def _points(found: MergeThreshold, shift: float) -> list[EstimatePoint]:
+def _points(found: MergeThreshold) -> list[EstimatePoint]:
     """The precision to expect at other thresholds, from low to high."""
     drawn = np.unique(np.linspace(0, min(2 * found.at + 1, len(found.heights) - 1), _POINTS).astype(np.int64))
     return [
         EstimatePoint(
-            threshold=round(float(found.heights[at]) + shift, 3),
+            threshold=round(float(found.heights[at]), 3),
             precision=round(float(found.precision[at]), 4),
         )
         for at in drawn[::-1].tolist()
     ]
 
 
-def z_scores_between(views: Views, null: NullStatistics) -> AnyArray:
-    """Compute the z-scores of all pairs of some images, float64 (n, n)."""
-    blocks = [model.block(0, views.n_images) for model in views]
-    return fused_z_score([block @ block.T for block in blocks], null)
+def link_images(pairs: ZScoredPairs, rows: LongArray, runtime: Runtime) -> LinkedImages:
+    """Run exact average linkage on some images.
+
+    Args:
+        pairs: candidate pairs of all images.
+        rows: int64 (m,), the images, ascending.
+        runtime: its spill files hold the vectors.
+    """
+    ids, z = _pairs_of(pairs, rows)
+    top = max_z_score(pairs.null)
+    lowest = min(_LOWEST_MERGE, _LOWEST_OF_TOP * top)
+    vectors = pairs.vectors if len(rows) == len(pairs.vectors) else pairs.vectors[rows]
+    merges = link_exactly(ids, vectors, pairs.offset, lowest, runtime=runtime)
+
+    def similarity(some: LongArray) -> AnyArray:
+        own = vectors[some].astype(np.float32)
+        return pairs.offset + own @ own.T
+
+    return LinkedImages(len(rows), merges, _mutual_neighbors(ids, z, len(rows)), similarity, top, lowest)
+
+
+def _pairs_of(pairs: ZScoredPairs, rows: LongArray) -> tuple[IntArray, AnyArray]:
+    """The pairs between some images, numbered among these."""
+    if len(rows) == pairs.pairs.n_images:
+        return pairs.pairs.ids, pairs.z
+    number = np.full(pairs.pairs.n_images, -1, np.int32)
+    number[rows] = np.arange(len(rows), dtype=np.int32)
+    ids = number[pairs.pairs.ids]
+    inside = (ids >= 0).all(axis=1)
+    return ids[inside], pairs.z[inside]
+
+
+def _mutual_neighbors(ids: IntArray, z: AnyArray, n_images: int) -> LongArray:
+    """Images and their mutual nearest neighbors as the first groups, int64 (n,)."""
+    best = np.full(n_images, -np.inf, z.dtype)
+    for side in range(2):
+        np.maximum.at(best, ids[:, side], z)
+    mutual = (z == best[ids[:, 0]]) & (z == best[ids[:, 1]])
+    group = np.arange(n_images, dtype=np.int32)
+    unite_pairs(group, ids, mutual)
+    compress_paths(group)
+    found: LongArray = np.unique(group, return_inverse=True)[1].astype(np.int64)
+    return found
 
 
 def _usable(reliable: BoolArray | None, n_images: int) -> BoolArray:
@@ -108,59 +135,22 @@ def _usable(reliable: BoolArray | None, n_images: int) -> BoolArray:
     return reliable
 
 
-def sample_neighborhoods(graph: KnnGraph, n_images: int, center: float, seed: int) -> LongArray:
-    """Draw images with their close mutual neighbors, ascending: a plain sample would hold hardly two images of one identity.
-
-    An image with m of them is drawn with probability 1 / (1 + m), so that an identity is about as likely to be drawn whether it has few
-    images or many.
-
-    Args:
-        graph: of all images.
-        n_images: how many to draw.
-        center: mean similarity of random pairs; a neighbor is close if it is at least 0.6 times as far above it as the nearest.
-        seed: of the sample.
-    """
-    generator = np.random.default_rng([seed, 10])
-    lists = graph.neighbors[:, :_NEAREST]
-    best = graph.similarity[:, 0]
-    taken = np.zeros(graph.n_images, np.bool_)
-    count = 0
-    order, chances = generator.permutation(graph.n_images), generator.random(graph.n_images)
-    for image in order.tolist():
-        near = lists[image][graph.similarity[image, :_NEAREST] - center > _CLOSE * (best[image] - center)]
-        near = near[(lists[near] == image).any(axis=1)]
-        if taken[image] or chances[image] * (1 + len(near)) > 1:
-            continue
-        new = [one for one in (image, *near.tolist()) if not taken[one]]
-        if count + len(new) > n_images:
-            break
-        taken[new] = True
-        count += len(new)
-    return np.flatnonzero(taken)
-
-
 def _as_setting(threshold: float) -> float:
     """Clip to the range of the setting."""
     return round(float(np.clip(threshold, _LOWEST, _HIGHEST)), 2)
 
 
-def describe_estimate(found: ThresholdEstimate) -> str:
-    """Say what was chosen, and how sure that is."""
-    text = "Nobody is labeled, so the threshold was estimated without labels"
-    if found.precision is not None and not found.curve:
+def describe_estimate(found: ThresholdEstimate, subject: str = "Nobody is labeled, so the threshold") -> str:
+    """Describe what was chosen, and how sure that is."""
+    text = f"{subject} was estimated without labels"
+    if found.share_above is None:
         return (
-            f"{text}: only copies are joined, because no pair is more similar than impostors are. Are there several images of "
-            "anybody, and does the model get its images as it wants them?"
+            f"{text}: only copies are joined, because no pair is more similar than impostors are. Are there "
+            "several images of anybody, and does the model get its images as it wants them?"
         )
     text += f": {describe_share(found)} (threshold = {found.chosen:g})."
     if found.precision is not None:
-        missed = (
-            f", and {1 - found.recall:.0%} of the right ones to be missed" if found.recall is not None else ""
-        )
-        text += f" About {1 - found.precision:.1%} of the pairs in groups are expected to be wrong{missed}."
-    if found.agreement is not None:
-        care = "" if found.agreement >= _STABLE else " Look at the groups with care."
-        text += f" The models separate badly; two halves of them make the same groups to a pairwise F of {found.agreement:.3f}.{care}"
+        text += f" About {1 - found.precision:.1%} of the pairs in groups are expected to be wrong."
     return text
 
 

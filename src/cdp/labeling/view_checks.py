@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from itertools import combinations
 
 import numpy as np
@@ -33,7 +34,7 @@ def check_views(
     others: Sequence[Views | BoolArray | None] = (),
     runtime: Runtime | None = None,
 ) -> None:
-    """Refuse settings that these images or this committee cannot meet; warn where memory is too little for them and the others."""
+    """Refuse settings that the images or the committee cannot meet; warn of too little memory."""
     if runtime is not None:
         check_memory([views, *others], runtime)
     check_k(settings.k, views.n_images)
@@ -47,15 +48,15 @@ def check_views(
     for (name, one), (other, another) in combinations(zip(views.names, views, strict=True), 2):
         if _are_copies(one, another):
             raise InputError(
-                f"{name!r} and {other!r} hold the same embeddings, so their agreement would be evidence of nothing; leave "
-                f"{other!r} out, or give the embeddings that are meant.",
+                f"{name!r} and {other!r} hold the same embeddings, so their agreement would be evidence of "
+                f"nothing; leave {other!r} out, or give the embeddings that are meant.",
                 code="models-identical",
                 models=(name, other),
             )
 
 
 def _are_copies(one: Embeddings, another: Embeddings) -> bool:
-    """Whether two models give the same unit vectors, by a sample of the rows; networks never agree so far."""
+    """Test on a sample of rows whether two models give the same unit vectors."""
     if one is not another and one.dimensions != another.dimensions:
         return False
     rows = np.unique(np.linspace(0, len(one) - 1, _SAMPLE_ROWS).astype(np.int64))
@@ -63,13 +64,13 @@ def _are_copies(one: Embeddings, another: Embeddings) -> bool:
 
 
 def check_mask(mask: BoolArray | None, views: Views) -> BoolArray | None:
-    """Refuse a validation mask that is not one truth value per unlabeled image; one that has no rows is None."""
+    """Refuse a validation mask that is not one bool per unlabeled image; return None if it is empty."""
     if mask is None:
         return None
     if mask.dtype != np.bool_ or mask.shape != (views.n_images,):
         raise InputError(
-            f"validation: views, or a mask with true or false for each of the {views.n_images:,} unlabeled images, "
-            f"are needed, not an array of {mask.dtype} {mask.shape}.",
+            f"validation: views, or a mask with true or false for each of the {views.n_images:,} unlabeled "
+            f"images, are needed, not an array of {mask.dtype} {mask.shape}.",
             code="validation-mask-wrong",
             n_images=views.n_images,
             found=mask.shape,
@@ -78,7 +79,7 @@ def check_mask(mask: BoolArray | None, views: Views) -> BoolArray | None:
 
 
 def check_memory(parts: Sequence[Views | BoolArray | None], runtime: Runtime) -> None:
-    """Warn of a memory budget that the images of these parts do not fit into: the promise is not silently broken."""
+    """Warn if the images do not fit into the memory budget."""
     views, *others = [part for part in parts if isinstance(part, Views)]
     n_images = views.n_images + sum(part.n_images for part in others)
     needed = least_memory(n_images, views, runtime.n_threads)
@@ -92,10 +93,10 @@ def check_memory(parts: Sequence[Views | BoolArray | None], runtime: Runtime) ->
 
 
 def least_memory(n_images: int, views: Views, threads: int) -> int:
-    """The smallest memory budget that labeling keeps to, in bytes.
+    """Return the smallest memory budget that labeling keeps to, in bytes.
 
-    Measured (`python -m benchmarks memory`): blocks under way, of which there is at least one however small the budget is, and numbers
-    per image that are held whatever the budget is.
+    Measured (`python -m benchmarks memory`): blocks under way, of which there is at least one however small
+    the budget is, and numbers per image that are held whatever the budget is.
     """
     widest = max(model.dimensions for model in views)
     fixed = _FIXED + threads * (_PER_THREAD + 8 * BLOCK_ROWS * widest)
@@ -167,12 +168,14 @@ def check_labeled(parts: Sequence[Views], settings: ConsensusSettings) -> None:
     """Refuse labeled parts that a mediator cannot be trained on, or a vote not be tuned on."""
     if not parts and settings.is_trained:
         raise InputError(
-            "The mediator is trained on identities, and no labeled part is given; give one, give a trained mediator, "
+            "The mediator is trained on identities, and no labeled part is given; give one, give "
+            "a trained mediator, "
             'or use mediator = "vote", which needs none.',
             code="labeled-missing",
         )
     for number, views in enumerate(parts):
-        check_views(settings, views)
+        # A part that a vote is tuned on joins the others, so it may have fewer images than neighbors.
+        check_views(replace(settings, k=min(settings.k, max(1, views.n_images - 1))), views)
         _require_identities(views, two=settings.is_trained)
         if tuple(views.committee) != tuple(parts[0].committee):
             raise InputError(
@@ -195,7 +198,8 @@ def _require_identities(views: Views, *, two: bool) -> None:
     unknown = np.flatnonzero(views.identities < 0)
     if unknown.size:
         raise InputError(
-            f"The labeled part has no identity for {name_rows(unknown)} (counted from 0); leave these images out.",
+            f"The labeled part has no identity for {name_rows(unknown)} (counted from 0); leave these images "
+            "out.",
             code="labeled-identities-incomplete",
             row=unknown[0],
             count=len(unknown),

@@ -26,14 +26,14 @@ def draw_numbers(seed: int, n_images: int) -> DoubleArray:
 
 
 def augment(images: Tensor, numbers: DoubleArray, recipe: Recipe) -> Tensor:
-    """Images uint8 (b, c, s, s) as the network is to see them in training: float32 (b, c, size, size) in [-1, 1]."""
+    """Augment uint8 images (b, c, s, s) for training, to float32 (b, c, size, size) in [-1, 1]."""
     if recipe.rotate or recipe.zoom:
         return _warp(to_float(images), numbers, recipe)
     return to_float(_crop(images, numbers, recipe))
 
 
 def center_crop(images: Tensor, size: int) -> Tensor:
-    """The middle of every image, as the network is to see it after training; float32 in [-1, 1]."""
+    """Return the middle of every image, as the network is to see it after training; float32 in [-1, 1]."""
     first = (images.shape[-1] - size) // 2
     return to_float(images[..., first : first + size, first : first + size])
 

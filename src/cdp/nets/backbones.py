@@ -30,7 +30,7 @@ class TimmTrunk(nn.Module):
         self.n_features = int(model.num_features)
 
     def forward(self, images: Tensor) -> Tensor:
-        """The last map, (b, c, h, w)."""
+        """Return the last map, (b, c, h, w)."""
         features: Tensor = self.model.forward_features(images)
         if features.ndim == 3:  # tokens (b, n, c) of a transformer
             return features.transpose(1, 2).unsqueeze(-1)
@@ -43,7 +43,8 @@ class TinyNasnetA(nn.Module):
     """The paper's base: NASNet-A-Large kept to its stem, cells 0-1, one reduction and cells 6-7."""
 
     _KEPT = (
-        "conv0", "cell_stem_0", "cell_stem_1", "cell_0", "cell_1", "reduction_cell_0", "cell_6", "cell_7", "act",
+        "conv0", "cell_stem_0", "cell_stem_1", "cell_0", "cell_1", "reduction_cell_0", "cell_6", "cell_7",
+        "act",
     )  # fmt: skip
 
     def __init__(self, channels: int) -> None:
@@ -97,18 +98,18 @@ _register("densenet121", "DenseNet121.", "fc")
 
 
 def timm_entry(name: str) -> TrunkEntry | None:
-    """An entry for any model that timm knows by that name, else None."""
+    """Return an entry for any model that timm knows by that name, else None."""
     if not import_timm().is_model(name):
         return None
     return TrunkEntry(name, _timm_maker(name), "conv", 1, "timm", f"timm's {name}")
 
 
 def make_trunk(entry: TrunkEntry, channels: int, size: int) -> nn.Module:
-    """The trunk for images of that size; transformers of timm are made for one size."""
+    """Return the trunk for images of that size; transformers of timm are made for one size."""
     if size < entry.least_size:
         raise InputError(
-            f"network {entry.name!r} needs images of {entry.least_size} pixels a side or more, --size is {size}; "
-            "choose a larger --size or a small network (cdp train --list-networks).",
+            f"network {entry.name!r} needs images of at least {entry.least_size} pixels, but --size is "
+            f"{size}; increase it, or choose a small network (cdp train --list-networks).",
             code="network-images-too-small",
             network=entry.name,
             expected=entry.least_size,

@@ -1,4 +1,4 @@
-"""Where a run stands and what it logs, on disk: written atomically, the checkpoint before kept, so nothing trained is ever lost."""
+"""Checkpoints and training log on disk, written atomically; the previous checkpoint is kept."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from cdp.errors import InputError
 from cdp.nets.objective import Objective
 from cdp.nets.torchvision_guard import require
 from cdp.nets.weights import load_strictly, read_tensors, write_tensors
+from cdp.storage.artifacts import read_json_lines
 from cdp.storage.files import replacing, write_text
 
 CHECKPOINT = "checkpoint.safetensors"
@@ -31,7 +32,7 @@ class RunKey:
     classes: tuple[int, ...]
 
     def difference(self, classes: Sequence[int]) -> str:
-        """How a run of another key differs, for an error message."""
+        """Return how a run of another key differs, for an error message."""
         if tuple(classes) == self.classes:
             return "with other settings or images"
         there, here = (
@@ -77,8 +78,8 @@ def load_checkpoint(folder: Path, objective: Objective, optimizer: torch.optim.S
     tensors, about = read_tensors(file, way_out)
     if about.get("key") != run.key:
         raise InputError(
-            f"{file}: trained {run.difference(about.get('classes', ()))}; use the settings, manifest and labels it "
-            "was started with, another --out, or start again with --force.",
+            f"{file}: trained {run.difference(about.get('classes', ()))}; use the same settings, "
+            "images and labels, choose another --out, or start again with --force.",
             code="checkpoint-trained-differently",
             file=file,
         )
@@ -128,12 +129,9 @@ class TrainingLog:
 
 
 def read_log(folder: str | Path) -> list[dict[str, Any]]:
-    """All whole lines of a run's log; one cut off by a kill is left out."""
-    file = Path(folder) / LOG
-    lines: list[dict[str, Any]] = []
-    for text in file.read_text(encoding="utf-8").splitlines() if file.exists() else ():
-        try:
-            lines.append(json.loads(text))
-        except json.JSONDecodeError:
-            continue
-    return lines
+    """Return the valid lines of a run's log; damaged ones are skipped.
+
+    A warning reports a half-written last line.
+    """
+    lines = read_json_lines(Path(folder) / LOG, dict[str, Any]).values.values()
+    return [line for line in lines if type(line.get("step")) is int and type(line.get("loss")) is float]

@@ -19,8 +19,8 @@ from cdp.runtime.runtime import Runtime
 from cdp.types.arrays import ByteArray, FloatArray
 from cdp.types.manifest import Manifest
 
-# As projects prepare their images. (pixel - 127.5) / 128 is not among them: its values differ from those of the first by
-# 0.4 %, which changes no embedding that anybody could tell.
+# As projects prepare their images. (pixel - 127.5) / 128 is not among them: its values differ from those of
+# the first by 0.4 %, which changes no embedding that anybody could tell.
 _SCALES: tuple[tuple[tuple[float, ...], tuple[float, ...]], ...] = (
     ((127.5,) * 3, (127.5,) * 3),
     ((0.0,) * 3, (255.0,) * 3),
@@ -41,8 +41,8 @@ def settle_conventions(
 ) -> OnnxEmbedder:
     """Choose what is open about a model's images by trying it on some of them; the same images give the same.
 
-    A model that sees images as it was trained on recognizes a face in a changed copy (mirrored, shifted, darker, blurred, of
-    few pixels) and tells it from other faces. Under wrong colors and scales both go down.
+    A model that sees images as it was trained on recognizes a face in a changed copy (mirrored, shifted,
+    darker, blurred, of few pixels) and tells it from other faces. Under wrong colors and scales both go down.
 
     Args:
         embedder: the model.
@@ -69,7 +69,7 @@ def settle_conventions(
 
 
 def list_candidates(about: InputConventions) -> list[InputConventions]:
-    """All usual conventions that agree with what is known; the most usual first."""
+    """Return all usual conventions that agree with what is known; the most usual first."""
     if not about.open_keys:
         return [about]
     colors = ("RGB", "BGR") if "color" in about.open_keys else (about.color,)
@@ -87,7 +87,7 @@ def list_candidates(about: InputConventions) -> list[InputConventions]:
 
 
 def score_conventions(embedder: OnnxEmbedder, faces: ByteArray, threads: int = 1) -> float:
-    """How far a model tells changed copies of a face from other faces, as a gap of similarities.
+    """Return how far a model tells changed copies of a face from other faces, as a gap of similarities.
 
     The lower quartile of other faces is compared with, because several of these may show one person.
 
@@ -136,13 +136,13 @@ def _embed(embedder: OnnxEmbedder, faces: ByteArray, threads: int) -> FloatArray
     def compute(start: int, stop: int) -> FloatArray:
         return embedder.embed(faces[start:stop])
 
-    with closing(stream_blocks(list(spans(len(faces), _BLOCK)), compute, threads)) as stream:
+    with closing(stream_blocks(list(spans(len(faces), _BLOCK)), compute, threads, embedder.stop)) as stream:
         rows: FloatArray = np.concatenate([block for _, block in stream])
     return rows
 
 
 def _read_faces(manifest: Manifest, pixel_format: PixelFormat) -> ByteArray:
-    """Some images from all over a manifest that can be read."""
+    """Return some images from all over a manifest that can be read."""
     reader = open_images(manifest)
     read: list[ByteArray] = []
     for row in _spread(len(manifest), _ROUNDS[-1][0]):

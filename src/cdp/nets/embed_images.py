@@ -1,4 +1,4 @@
-"""Images through models into a folder of views: decoded once for all, streamed, resumable mid-file. No torch here."""
+"""Embedding of images by models: decoded once, streamed, resumable. Without torch."""
 
 from __future__ import annotations
 
@@ -17,15 +17,17 @@ from cdp.blocks import spans
 from cdp.data.check import Unreadable, write_unreadable
 from cdp.data.images import open_images
 from cdp.data.manifests import without_unreadable
-from cdp.errors import InputError
+from cdp.errors import CdpError, InputError
 from cdp.nets.convention_trial import settle_conventions
 from cdp.nets.embedding_checks import odd_embeddings
 from cdp.nets.onnx_models import OnnxEmbedder
-from cdp.nets.pixels import PixelFormat, check_free_space, decode_rows, stream_blocks
+from cdp.nets.pixels import PixelFormat, decode_rows, stream_blocks
 from cdp.runtime.runtime import Runtime
-from cdp.storage.artifacts import write_card
+from cdp.storage.array_files import open_npy
+from cdp.storage.artifacts import read_json, write_card
 from cdp.storage.files import (
     check_output,
+    check_room,
     close_work,
     disk_errors,
     open_work,
@@ -53,7 +55,8 @@ class Embedder(Protocol):
         dimensions: length of an embedding.
         pixel_format: the form its images take.
         batch: how many images it is best given at once.
-        is_concurrent: whether several threads may call it at once; else it is called by one, one block after the other.
+        is_concurrent: whether several threads may call it at once; else it is called by one, one block after
+            the other.
         device: where it computes, for the record.
         inputs: how it wants its images, for the record, where that is a fact about a file.
         assumed: what of that was not known and had to be assumed, in words; empty = nothing.
@@ -69,8 +72,14 @@ class Embedder(Protocol):
     inputs: Mapping[str, Any]
     assumed: str
 
+    def stop(self) -> None:
+        """End what other threads compute, soon; they fail."""
+
     def embed(self, pixels: ByteArray, flip: bool) -> FloatArray:
-        """Float32 (b, dimensions) of uint8 (b, channels, height, width); averaged with the mirrored images if `flip`."""
+        """Embed uint8 (b, channels, height, width) as float32 (b, dimensions).
+
+        With `flip`, averaged with the mirrored images.
+        """
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,8 +117,9 @@ def embed_images(
 ) -> Embedded:
     """Views of a manifest's images, one unit vector per image and model; the first model is the base.
 
-    What is half done is kept next to `out` and gone on with when the same command runs again. What nothing says about the images
-    that an ONNX model wants is tried on some of them, and the views' card says what was taken.
+    What is half done is kept next to `out` and gone on with when the same command runs again. What nothing
+    says about the images that an ONNX model wants is tried on some of them, and the views' card says what was
+    taken.
 
     Args:
         manifest: the images.
@@ -117,12 +127,12 @@ def embed_images(
         out: folder of views to write.
         flip: average with the mirrored image.
         batch: images per block, which goes through a model at once; 0 = what suits the models.
-        skip_unreadable: leave images out that cannot be read, and list them in `unreadable.csv`, with the others in
-            `images.csv`; else the first one is an error, and row = manifest row.
+        skip_unreadable: leave images out that cannot be read, and list them in `unreadable.csv`, with the
+            others in `images.csv`; else the first one is an error, and row = manifest row.
         force: replace views that are at `out`.
         inputs: what else is read and is never replaced.
-        runtime: how it runs. Threads decode, and compute where models allow it; workers of Ray open the models from their files, once
-            each.
+        runtime: how it runs. Threads decode, and compute where models allow it; workers of Ray open the
+            models from their files, once each.
 
     Raises:
         InputError: an image cannot be read, or a model gives something else than finite embeddings.
@@ -169,13 +179,25 @@ def _open_work(work: Path, key: str, files: _Files, n_images: int) -> None:
     """Empty arrays to fill; where they are there for the same key they stay as they are."""
     if open_work(work, key):
         widths = sum(one.dimensions for one in files.values())
-        check_free_space(work.parent, 4 * n_images * widths, "the embeddings")
-    if (work / _READY).is_file():
+        check_room(work.parent, 4 * n_images * widths, "the embeddings")
+    if (work / _READY).is_file() and _are_whole(work, files, n_images):
         return
+    for note in work.glob("done-*.json"):
+        note.unlink()
     (work / "committee").mkdir(exist_ok=True)
     for file, one in files.items():
         open_memmap(work / f"{file}.npy", "w+", np.float32, (n_images, one.dimensions)).flush()
     (work / _READY).touch()
+
+
+def _are_whole(work: Path, files: _Files, n_images: int) -> bool:
+    """Check whether half-filled arrays are unchanged."""
+    try:
+        return all(
+            open_npy(work / f"{file}.npy").shape == (n_images, one.dimensions) for file, one in files.items()
+        )
+    except (InputError, OSError):
+        return False
 
 
 def _by_format(files: _Files) -> dict[PixelFormat, _Files]:
@@ -189,9 +211,9 @@ def _by_format(files: _Files) -> dict[PixelFormat, _Files]:
 def _embed_group(
     work: Path, pixel_format: PixelFormat, files: _Files, manifest: Manifest, how: _How
 ) -> dict[int, str]:
-    """Fill the arrays of models that see the same pixels; answers with row -> reason of what cannot be read."""
+    """Fill the arrays of models with equal input; return row -> reason for unreadable images."""
     done_file = work / f"done-{hash_values(pixel_format)}.json"
-    done, bad = json.loads(done_file.read_text()) if done_file.exists() else (0, {})
+    done, bad = _read_done(done_file, len(manifest))
     arrays = {file: np.load(work / f"{file}.npy", mmap_mode="r+") for file in files}
     blocks = [span for span in spans(len(manifest), how.batch) if span[0] >= done]
     embed = _embed_here if how.runtime.pool is None else _embed_on_pool
@@ -211,6 +233,18 @@ def _embed_group(
     return {int(row): reason for row, reason in bad.items()}
 
 
+def _read_done(file: Path, n_images: int) -> tuple[int, dict[str, str]]:
+    """Read how many images are done and which of them are unreadable; none if this is unknown."""
+    if not file.exists():
+        return 0, {}
+    try:
+        done, bad = read_json(file, tuple[int, dict[str, str]])
+    except CdpError:
+        return 0, {}
+    is_sound = 0 <= done <= n_images and all(row.isdecimal() and int(row) < done for row in bad)
+    return (done, bad) if is_sound else (0, {})
+
+
 _Block: TypeAlias = tuple[dict[int, str], dict[str, FloatArray]]
 """Row -> reason of what cannot be read, and the embeddings by file."""
 
@@ -218,7 +252,7 @@ _Block: TypeAlias = tuple[dict[int, str], dict[str, FloatArray]]
 def _embed_here(
     pixel_format: PixelFormat, files: _Files, manifest: Manifest, how: _How, blocks: Sequence[tuple[int, int]]
 ) -> Generator[_Block, None, None]:
-    """The blocks in order, decoded on threads; models that are not concurrent compute here."""
+    """Yield the blocks in order, decoded on threads; models that are not concurrent compute here."""
     reader = open_images(manifest)
 
     def compute(start: int, stop: int) -> tuple[ByteArray, dict[int, str], dict[str, FloatArray]]:
@@ -226,7 +260,11 @@ def _embed_here(
         together = {file: one.embed(pixels, how.flip) for file, one in files.items() if one.is_concurrent}
         return pixels, reasons, together
 
-    with closing(stream_blocks(blocks, compute, how.runtime.n_threads)) as stream:
+    def stop() -> None:
+        for one in files.values():
+            one.stop()
+
+    with closing(stream_blocks(blocks, compute, how.runtime.n_threads, stop)) as stream:
         for _, (pixels, reasons, rows) in stream:
             here = {file: one.embed(pixels, how.flip) for file, one in files.items() if file not in rows}
             yield reasons, rows | here
@@ -235,7 +273,7 @@ def _embed_here(
 def _embed_on_pool(
     pixel_format: PixelFormat, files: _Files, manifest: Manifest, how: _How, blocks: Sequence[tuple[int, int]]
 ) -> Generator[_Block, None, None]:
-    """The blocks in order; each is sent the locations of its images only."""
+    """Yield the blocks in order; each is sent the locations of its images only."""
     parts = (
         (
             start,
@@ -275,8 +313,8 @@ def _refuse_not_finite(
     for at in np.flatnonzero(~np.isfinite(block).all(axis=1)).tolist():
         if start + at not in reasons:
             raise InputError(
-                f"{one.name}: the embedding of {manifest.describe(start + at)} is not finite or has length zero; the model "
-                "is damaged, or wants its images otherwise (mean, std).",
+                f"{one.name}: the embedding of {manifest.describe(start + at)} is not finite or has "
+                "length zero; check the model file and its input settings (mean, std).",
                 code="embedding-not-finite",
                 model=one.name,
                 row=start + at,
@@ -326,7 +364,7 @@ def _finish_arrays(work: Path, files: _Files, kept: Manifest, bad: Sequence[int]
 
 
 def _write_views(work: Path, manifest: Manifest, files: _Files, settings: Mapping[str, Any]) -> None:
-    """All that makes a folder of views of the filled arrays."""
+    """Write the folder of views around the filled arrays."""
     arrays = {file: np.load(work / f"{file}.npy", mmap_mode="r") for file in files}
     np.save(work / "identities.npy", manifest.identities)
     paths = "".join(f"{location}\n" for location in manifest.locations)

@@ -17,14 +17,14 @@ _CONV_WIDTH = 256
 
 
 class EmbeddingNetwork(nn.Module):
-    """Images (b, channels, size, size), roughly in [-1, 1], to vectors (b, dimensions), not yet of unit length."""
+    """Map images (b, channels, size, size), roughly in [-1, 1], to unnormalized vectors (b, dimensions)."""
 
     def __init__(self, trunk: nn.Module, head: nn.Module, dimensions: int) -> None:
         super().__init__()
         self.trunk, self.head, self.dimensions = trunk, head, dimensions
 
     def forward(self, images: Tensor) -> Tensor:
-        """One vector per image."""
+        """Compute one vector per image."""
         vectors: Tensor = self.head(self.trunk(images))
         return vectors
 
@@ -39,7 +39,7 @@ def build_network(
     dropout: float = 0.4,
     seed: int | None = 0,
 ) -> EmbeddingNetwork:
-    """A fresh network for images of size x size, Xavier-initialized from the seed.
+    """Return a fresh network for images of size x size, Xavier-initialized from the seed.
 
     Args:
         name: a registered trunk or any of timm's.
@@ -136,7 +136,7 @@ def _make_head(
 
 
 def count_all_parameters(classes: int, size: int, channels: int, dimensions: int) -> list[dict[str, Any]]:
-    """Every network by name with the number of its parameters, classifier included; None where images are too small for it."""
+    """Count the parameters of every network by name, with classifier; None if images are too small."""
     from cdp.nets.trunks import network_names
 
     rows: list[dict[str, Any]] = []

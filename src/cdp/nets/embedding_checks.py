@@ -13,11 +13,11 @@ _LEAST_SHARE = 0.6
 
 
 def odd_embeddings(rows: FloatArray, identities: LongArray) -> list[str]:
-    """What looks wrong about a model's embeddings, a sentence each; looked at on a sample, the same every time.
+    """Describe suspicious embeddings of a model, one sentence each, from a fixed sample.
 
-    A model that is given its images otherwise than it was trained on (colors swapped, another scale, faces that are not
-    aligned) still answers with numbers. Two things give it away: it says nearly the same about every image, or two images of
-    one person are no closer than images of two.
+    A model that is given its images otherwise than it was trained on (colors swapped, another scale, faces
+    that are not aligned) still answers with numbers. Two things give it away: it says nearly the same about
+    every image, or two images of one person are no closer than images of two.
 
     Args:
         rows: unit vectors, float32 (n, dimensions), maybe memory-mapped.
@@ -32,20 +32,21 @@ def odd_embeddings(rows: FloatArray, identities: LongArray) -> list[str]:
         mean = (float(np.square(sample.sum(axis=0)).sum()) - n_rows) / (n_rows * (n_rows - 1))
         if mean > _ALIKE:
             notes.append(
-                f"the embeddings are nearly the same for every image (mean similarity {mean:.4f}); does the model get its "
-                "images as it wants them (size, color, mean, std)?"
+                f"the embeddings are nearly the same for every image (mean similarity {mean:.4f}); does the "
+                "model get its images as it wants them (size, color, mean, std)?"
             )
     share, n_pairs = same_person_share(rows, identities)
     if n_pairs >= _FEWEST_PAIRS and share < _LEAST_SHARE:
         notes.append(
-            f"two images of one person are closer than two of different people in only {share:.0%} of {n_pairs:,} cases, and "
-            "50% is chance; does the model get its images as it wants them (aligned faces, color, mean, std)?"
+            f"two images of one person are closer than two of different people in only {share:.0%} of "
+            f"{n_pairs:,} cases, and 50% is chance; does the model get its images as it wants them (aligned "
+            "faces, color, mean, std)?"
         )
     return notes
 
 
 def same_person_share(rows: FloatArray, identities: LongArray) -> tuple[float, int]:
-    """How often a pair of one person is closer than a pair of two people (the area under the ROC), and of how many pairs."""
+    """Compute the area under the ROC of genuine pairs against impostors, and the number of pairs."""
     known = np.flatnonzero(identities >= 0)
     order = known[np.argsort(identities[known], kind="stable")]
     first, second = order[:-1], order[1:]

@@ -26,7 +26,7 @@ _BATCH = 256
 
 
 class NetworkEmbedder:
-    """A trained network; `cdp.nets.embed_images.Embedder` says what it is for. torch has threads of its own."""
+    """A trained network as `cdp.nets.embed_images.Embedder`; torch uses its own threads."""
 
     is_concurrent = False
     batch = _BATCH
@@ -44,6 +44,9 @@ class NetworkEmbedder:
         """Unit vectors of decoded images."""
         return embed_block(self.trained, pixels, flip)
 
+    def stop(self) -> None:
+        """Nothing: blocks take a moment, and one thread computes them."""
+
     def __reduce__(self) -> tuple[Callable[..., NetworkEmbedder], tuple[str, str]]:
         """Another process is sent the folder's name, not the weights."""
         return _open_once, (str(self.folder), self.checksum)
@@ -51,12 +54,12 @@ class NetworkEmbedder:
 
 @lru_cache(maxsize=16)
 def _open_once(folder: str, checksum: str) -> NetworkEmbedder:
-    """A network in the process of a worker, which serves many blocks: with the GPU it was given, or one core."""
+    """Load a network once per worker process, on its GPU or on one core."""
     torch.set_num_threads(1)
     (opened,) = open_networks(Path(folder).parent, Path(folder).name, [])
     if opened.checksum != checksum:
         raise InputError(
-            f"{folder}: another network than the one that embedding was begun with; begin again, on storage that all "
+            f"{folder}: the network changed since embedding began; start again, with storage that all "
             "nodes see under the same path.",
             code="network-changed",
             folder=folder,
@@ -122,7 +125,7 @@ def extract_views(
 
 
 def choose_members(networks: Path, base: str | None, members: Sequence[str] | None) -> list[str]:
-    """Names of the committee: those asked for, or every trained network except the base."""
+    """Choose the committee: the names asked for, or every trained network except the base."""
     if not networks.is_dir():
         raise InputError(
             f"{networks}: there is no such folder; give the --out of cdp train.",

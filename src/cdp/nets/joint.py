@@ -1,4 +1,4 @@
-"""Stage 3: one shared trunk trained from scratch on true identities and pseudo-labels together; labels from files."""
+"""Stage 3: one trunk trained from scratch on identities and pseudo-labels; reads the labels."""
 
 from __future__ import annotations
 
@@ -32,9 +32,10 @@ class PseudoPart:
         manifest: its images; their true identities are never looked at.
         labels: one per row; -1 = discarded, not used.
         soft: distributions over the pseudo-identities, sparse (n, C), instead of one label per image.
-        siblings: sparse (C, C), pseudo-identities that may be one, which are no negatives of each other; not used with soft labels, or with
-            sampled or sharded classes.
-        teachers: views of the same images by other networks, which the network is to follow; None = no distillation.
+        siblings: sparse (C, C), pseudo-identities that may be one, which are no negatives of each other; not
+            used with soft labels, or with sampled or sharded classes.
+        teachers: views of the same images by other networks, which the network is to follow; None = no
+            distillation.
     """
 
     manifest: Manifest
@@ -50,8 +51,8 @@ class PseudoPart:
         for what, n_rows in rows.items():
             if n_rows != len(self.manifest):
                 raise InputError(
-                    f"There are {n_rows:,} {what} for the {len(self.manifest):,} rows of the manifest; "
-                    "give the labels that were made from this manifest's views.",
+                    f"There are {n_rows:,} {what} for {len(self.manifest):,} rows of the manifest; "
+                    "give the labels made from this manifest's views.",
                     code="pseudo-rows-differ",
                     what=what,
                     expected=len(self.manifest),
@@ -59,8 +60,8 @@ class PseudoPart:
                 )
         if self.soft is not None and self.soft.shape[1] < self.labels.n_identities:
             raise InputError(
-                f"The soft labels know {self.soft.shape[1]:,} identities, the labels {self.labels.n_identities:,}; "
-                "take both from one run of cdp label.",
+                f"The soft labels have {self.soft.shape[1]:,} identities, the labels "
+                f"{self.labels.n_identities:,}; take both from one run of cdp label.",
                 code="soft-identities-differ",
                 expected=self.labels.n_identities,
                 found=self.soft.shape[1],
@@ -75,12 +76,12 @@ def read_pseudo_part(
     siblings: float = 1.0,
     teachers: Views | None = None,
 ) -> PseudoPart:
-    """Labels from a collection, the labels of a run, a .npy or a text file, checked against the manifest's rows.
+    """Read pseudo-labels from a collection, a run, a .npy or a text file, and check their rows.
 
     Args:
         soft: use `soft_labels.npz` of the folder (`cdp label --soft-depth`).
-        siblings: pseudo-identities that are one with a greater probability (`split_groups.csv` of the folder) are no
-            negatives of each other; 1 = all are negatives.
+        siblings: pseudo-identities that are one with a greater probability (`split_groups.csv` of the folder)
+            are no negatives of each other; 1 = all are negatives.
         teachers: views of the same images by other networks, for distillation.
     """
     with reading(path):
@@ -100,7 +101,7 @@ def read_pseudo_part(
 
 
 def _read_numbers(path: Path, manifest: Manifest) -> LongArray:
-    """The identity of every row, whatever its number; negative = discarded."""
+    """Return the identity of every row, whatever its number; negative = discarded."""
     if not path.is_dir():
         return read_label_numbers(path)
     table = path / "labels.parquet"
@@ -119,7 +120,7 @@ def _read_numbers(path: Path, manifest: Manifest) -> LongArray:
 
 
 def _read_siblings(file: Path, numbers: LongArray, labels: Labels, above: float) -> sparse.csr_array | None:
-    """Pairs of groups that may be one; the file names them by the numbers that identities have in the folder."""
+    """Read pairs of groups that may be one identity, by their numbers in the folder."""
     if above >= 1 or not file.is_file():
         return None
     import pyarrow.csv
@@ -165,7 +166,7 @@ def _read_soft(path: Path) -> sparse.csr_array:
 
 
 def _compare_paths(manifest: Manifest, folder: Path, columns: Sequence[str]) -> None:
-    """Where the labels know which images they are about, they must be this manifest's, in this order."""
+    """Check that labels which name their images name this manifest's, in this order."""
     if "path" not in columns:
         return
     import pyarrow.parquet as parquet
@@ -175,8 +176,8 @@ def _compare_paths(manifest: Manifest, folder: Path, columns: Sequence[str]) -> 
         # The same images may be behind another prefix; a folder and a name are enough to recognize them.
         if labeled and labeled != here and Path(labeled).parts[-2:] != Path(here).parts[-2:]:
             raise InputError(
-                f"{folder}: its row {row} is about {labeled}, the manifest's is {here}; give the manifest that was "
-                "embedded and labeled.",
+                f"{folder}: its row {row} is about {labeled}, the manifest's is {here}; give the manifest "
+                "that was embedded and labeled.",
                 code="labels-of-other-manifest",
                 folder=folder,
                 row=row,
@@ -203,8 +204,8 @@ def train_joint(
     """Train one network on the labeled part and any number of pseudo-labeled parts.
 
     Paper: L = lambda * labeled + (1 - lambda) * pseudo, each with a classifier of its own on a shared trunk,
-    because the same person may well be in both label spaces under different numbers. Where it is known that nobody is, one classifier
-    gives every image the identities of all other parts as negatives.
+    because the same person may well be in both label spaces under different numbers. Where it is known that
+    nobody is, one classifier gives every image the identities of all other parts as negatives.
 
     Args:
         parts: unlabeled parts with their pseudo-labels; each is a label space of its own.
@@ -214,7 +215,8 @@ def train_joint(
             share is 0 is not read at all, so a lambda of 1 is supervised training, bit for bit.
         distill: weight of the distance from the teachers of a part, where it has some, in addition to the
             loss of its labels.
-        one_classifier: all parts share one classifier, for parts that share nobody; the loss then weighs every image the same.
+        one_classifier: all parts share one classifier, for parts that share nobody; the loss then weighs
+            every image the same.
         memory_budget: most memory for decoded images, per part.
 
     Returns:
@@ -268,7 +270,7 @@ def _check_one_classifier(parts: Sequence[PseudoPart], labeled_share: float | No
 
 
 def _one_space(spaces: Sequence[LabelSpace], sizes: Sequence[int], whole: Manifest) -> LabelSpace:
-    """Several label spaces as one, of all images together; classes of different parts are different identities.
+    """Concatenate label spaces into one; classes of different parts stay different identities.
 
     Args:
         spaces: of hard labels.

@@ -58,7 +58,8 @@ class LabelSpace:
     def __post_init__(self) -> None:
         if self.targets.shape[0] != len(self.rows):
             raise InputError(
-                f"{self.name}: {self.targets.shape[0]:,} targets for {len(self.rows):,} images; one each is needed.",
+                f"{self.name}: {self.targets.shape[0]:,} targets for {len(self.rows):,} images; one each is "
+                "needed.",
                 code="targets-differ",
                 part=self.name,
                 expected=len(self.rows),
@@ -89,7 +90,7 @@ class LabelSpace:
         return hash_values(self.source, self.pixels.shape, hash_array(self.rows), targets, self.weight)
 
     def take_targets(self, positions: LongArray) -> Targets:
-        """The targets of some of the rows, as tensors."""
+        """Return the targets of some of the rows, as tensors."""
         if not isinstance(self.targets, sparse.csr_array):
             return torch.from_numpy(self.targets[positions])
         part = self.targets[positions].tocoo()
@@ -97,7 +98,7 @@ class LabelSpace:
         return SoftTargets(rows, columns, torch.from_numpy(part.data.astype(np.float32)), len(positions))
 
     def take_teachers(self, positions: LongArray) -> torch.Tensor | None:
-        """What the teachers saw in some of the rows."""
+        """Return what the teachers saw in some of the rows."""
         return None if self.teachers is None else teacher_rows(self.teachers, self.rows[positions])
 
 
@@ -132,7 +133,7 @@ class Plan:
         return sum(len(space) // self.steps_per_epoch for space in self.spaces)
 
     def expected_count(self, index: int) -> float:
-        """Images of a space per step, on average."""
+        """Return the mean number of images of a space per step."""
         return len(self.spaces[index]) / self.steps_per_epoch
 
     def _order(self, index: int, epoch: int) -> LongArray:
@@ -172,7 +173,7 @@ class Plan:
 
     @contextmanager
     def batches(self, first_step: int) -> Iterator[Iterator[Batch]]:
-        """The batches from a step on; the disk is read one step ahead, on another thread."""
+        """Yield the batches from a step on; the disk is read one step ahead, on another thread."""
         with ThreadPoolExecutor(1) as pool:
             yield self._stream(pool, first_step)
 

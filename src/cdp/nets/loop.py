@@ -50,7 +50,8 @@ class LoopOptions:
     """How a run behaves, with no bearing on its result, except for what it starts from.
 
     Attributes:
-        checkpoint_every: steps between checkpoints; 0 = one per epoch, and one every 1000 steps of long epochs.
+        checkpoint_every: steps between checkpoints; 0 = one per epoch, and one every 1000 steps of long
+            epochs.
         log_every: steps between lines of the log.
         force: throw away what is in the folder, if it is a network.
         inputs: what is read, and is never thrown away.
@@ -113,8 +114,8 @@ def _train(run: _Run) -> None:
     plan, world = run.plan, run.world
     if plan.smallest_batch < 2 * world.n_processes:
         raise InputError(
-            f"batch={run.recipe.batch}: some steps would have {plan.smallest_batch} of the {plan.n_images:,} images, "
-            f"and normalization needs two on each of {world.n_processes} processes; choose a larger --batch.",
+            f"batch={run.recipe.batch}: the smallest step has {plan.smallest_batch} images, and each "
+            f"of {world.n_processes} processes needs two for normalization; choose a larger --batch.",
             code="batch-too-small",
             value=run.recipe.batch,
             found=plan.smallest_batch,
@@ -139,12 +140,12 @@ def _train(run: _Run) -> None:
 
 
 def _is_kept(name: str) -> bool:
-    """Whether a tensor is of use after training."""
+    """Return whether a tensor is of use after training."""
     return not (name.endswith(".velocity") or name.startswith("distillations."))
 
 
 def make_optimizer(module: nn.Module, recipe: Recipe) -> torch.optim.SGD:
-    """SGD with momentum; weight decay for weights, not for biases and normalizations."""
+    """Return SGD with momentum; weight decay for weights, not for biases and normalizations."""
     parameters = list(module.parameters())
     groups = [
         {"params": [p for p in parameters if p.ndim > 1], "weight_decay": recipe.weight_decay},
@@ -173,8 +174,8 @@ def _run_steps(run: _Run, objective: Objective, optimizer: torch.optim.SGD, firs
                 means, n_images = _over_processes(losses, n_images, run.world)
                 if not all(math.isfinite(loss) for loss in means):
                     raise CdpError(
-                        f"{run.folder}: the loss is no longer a number at step {done}; start again with a lower --rate "
-                        "and --force.",
+                        f"{run.folder}: the loss is no longer a number at step {done}; start again with a "
+                        "lower --rate and --force.",
                         code="loss-not-finite",
                         folder=run.folder,
                         step=done,
@@ -220,7 +221,7 @@ def train_step(
 
 
 def prepare_model(objective: Objective, recipe: Recipe) -> nn.Module:
-    """The objective as a step calls it: its memory order, compiled, shared between processes."""
+    """Return the objective as a step calls it: its memory order, compiled, shared between processes."""
     if recipe.channels_last:
         objective.network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     if recipe.compile:
@@ -245,7 +246,7 @@ def _precision(recipe: Recipe, device: torch.device) -> AbstractContextManager[A
 
 
 def _over_processes(losses: Sequence[Tensor], n_images: int, world: World) -> tuple[list[float], int]:
-    """Mean loss per label space over some steps, and their images, on all processes together."""
+    """Average the loss per label space over some steps and all processes; also sum their images."""
     # To the CPU first: not every device has double precision.
     totals = torch.cat([torch.stack(list(losses)).mean(dim=0).cpu().double(), torch.tensor([n_images])])
     if world.is_shared:
@@ -285,8 +286,8 @@ def _is_finished(folder: Path, key: RunKey) -> bool:
     settings = read_network_settings(folder)
     if settings.key != key.key:
         raise InputError(
-            f"{folder}: holds a network trained {key.difference(settings.classes)}; choose another --out, or replace "
-            "it with --force.",
+            f"{folder}: holds a network trained {key.difference(settings.classes)}; choose another --out, or "
+            "replace it with --force.",
             code="network-trained-differently",
             folder=folder,
         )
@@ -309,13 +310,16 @@ def _write_card(run: _Run, n_parameters: int) -> None:
         processes=run.world.n_processes,
         threads=torch.get_num_threads(),
     )
-    summary = f"Network {run.name}: {run.recipe.dimensions} dimensions, {plan.n_images:,} images, {plan.n_steps:,} steps"
+    summary = (
+        f"Network {run.name}: {run.recipe.dimensions} dimensions, {plan.n_images:,} images, {plan.n_steps:,} "
+        "steps"
+    )
     made_from = {space.name: space.source for space in plan.spaces}
     write_card(run.folder, "Network", summary, msgspec.to_builtins(settings), made_from)
 
 
 def paper_rate(step: int, n_steps: int, rate: float) -> float:
-    """The paper's schedule: a tenth from 2/3.5 of the run on, a hundredth from 3/3.5 on."""
+    """Return the paper's schedule: a tenth from 2/3.5 of the run on, a hundredth from 3/3.5 on."""
     if step * 3.5 >= 3 * n_steps:
         return rate / 100
     if step * 3.5 >= 2 * n_steps:
@@ -324,7 +328,7 @@ def paper_rate(step: int, n_steps: int, rate: float) -> float:
 
 
 def one_cycle_rate(step: int, n_steps: int, rate: float, warm: float = 0.25) -> float:
-    """One rise and one fall, both cosine-shaped, for short runs: from rate/25 up to rate, down to rate/10000."""
+    """One-cycle schedule: a cosine rise from rate/25 to rate and a cosine fall to rate/10000."""
     top = warm * n_steps
     low, last = rate / 25, rate / 10_000
     if step < top:

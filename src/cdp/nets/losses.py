@@ -1,4 +1,4 @@
-"""Classifiers with their loss, for our loop or any other: `loss = ArcFace(256, 1000)(embeddings, targets)`."""
+"""Classifiers with their loss, for any loop: `loss = ArcFace(256, 1000)(embeddings, targets)`."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class SoftTargets:
     n_images: int
 
     def to(self, device: torch.device) -> SoftTargets:
-        """The same on another device."""
+        """Return the same on another device."""
         rows, columns, values = (part.to(device) for part in (self.rows, self.columns, self.values))
         return SoftTargets(rows, columns, values, self.n_images)
 
@@ -61,16 +61,16 @@ class _Classifier(nn.Module):
             self.register_buffer(name, None, persistent=False)
 
     def set_siblings(self, siblings: sparse.csr_array) -> None:
-        """Classes that may be one identity, (n_classes, n_classes): the loss does not drive an image away from its class's siblings.
+        """Set classes that may be one identity, (n_classes, n_classes); siblings do not repel each other.
 
-        They are left out of the softmax of its images. Soft targets say by themselves which classes an image may belong to, so they
-        have none.
+        They are left out of the softmax of its images. Soft targets say by themselves which classes an image
+        may belong to, so they have none.
         """
         for name, values in (("starts", siblings.indptr), ("siblings", siblings.indices)):
             setattr(self, name, torch.from_numpy(values.astype(np.int64)).to(self.weight.device))
 
     def leave_out_siblings(self, logits: Tensor, targets: Targets) -> Tensor:
-        """The logits with those of the siblings of each image's class as good as gone."""
+        """Return the logits with those of the siblings of each image's class as good as gone."""
         if self.starts is None or self.siblings is None or isinstance(targets, SoftTargets):
             return logits
         first, counts = self.starts[targets], self.starts[targets + 1] - self.starts[targets]
@@ -93,7 +93,7 @@ class Softmax(_Classifier):
         self.bias = nn.Parameter(torch.zeros(n_classes))
 
     def forward(self, embeddings: Tensor, targets: Targets, reduction: Reduction = "mean") -> Tensor:
-        """The loss of a batch; `sum` for those who divide by another count than this batch's."""
+        """Return the loss of a batch; `sum` for those who divide by another count than this batch's."""
         logits = self.leave_out_siblings(functional.linear(embeddings, self.weight, self.bias), targets)
         return _cross_entropy(logits, targets, self.label_smoothing, reduction)
 
@@ -133,10 +133,11 @@ class _MarginSoftmax(_Classifier):
             )
 
     def forward(self, embeddings: Tensor, targets: Targets, reduction: Reduction = "mean") -> Tensor:
-        """The loss of a batch; `sum` for those who divide by another count than this batch's."""
+        """Return the loss of a batch; `sum` for those who divide by another count than this batch's."""
         if isinstance(targets, SoftTargets):
             raise InputError(
-                f"{type(self).__name__}: a margin needs one true class per image; use softmax for soft labels.",
+                f"{type(self).__name__}: a margin needs one true class per image; use softmax for soft "
+                "labels.",
                 code="margin-with-soft-labels",
                 loss=type(self).__name__,
             )
@@ -147,7 +148,7 @@ class _MarginSoftmax(_Classifier):
         return _cross_entropy(logits, targets, self.label_smoothing, reduction)
 
     def handicap(self, cosines: Tensor) -> Tensor:
-        """The cosine of the true class after the margin."""
+        """Return the cosine of the true class after the margin."""
         raise NotImplementedError
 
 
@@ -193,8 +194,8 @@ def check_classes(n_classes: int) -> None:
     """Refuse fewer than two classes."""
     if n_classes < 2:
         raise InputError(
-            f"There is {n_classes} identity to learn from, and a classifier needs two or more; add identities to the "
-            "manifest.",
+            f"There is {n_classes} identity to learn from, and a classifier needs two or more; add "
+            "identities to the manifest.",
             code="classes-too-few",
             found=n_classes,
         )
@@ -213,10 +214,10 @@ def _cross_entropy(logits: Tensor, targets: Targets, label_smoothing: float, red
 
 
 class Distillation(nn.Module):
-    """How far the embeddings, seen through one linear layer, are from the teachers': the sum over images of 1 - cosine.
+    """Distillation loss through one linear layer: the sum over images of 1 - cosine to the teachers.
 
-    The layer lets a network of few dimensions follow several concatenated ones without being any of them; it is thrown
-    away after training.
+    The layer lets a network of few dimensions follow several concatenated ones without being any of them; it
+    is thrown away after training.
     """
 
     def __init__(self, dimensions: int, teacher_dimensions: int, seed: int) -> None:
@@ -233,7 +234,10 @@ class Distillation(nn.Module):
 
 
 def teacher_rows(teachers: Views, rows: LongArray) -> Tensor:
-    """Unit vectors of all models for some images, concatenated, float32 (b, sum of dimensions); their cosines are mean cosines."""
+    """Concatenate the unit vectors of all models, float32 (b, sum of dimensions).
+
+    Their cosines are mean cosines.
+    """
     whole: FloatArray = np.concatenate([model.take(rows) for model in teachers], axis=1)
     return torch.from_numpy(whole / np.float32(math.sqrt(len(teachers.names))))
 

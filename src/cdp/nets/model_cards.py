@@ -13,7 +13,8 @@ class KnownModel:
     Attributes:
         title: what the model is called.
         color: order of the channels.
-        mean, std: a pixel of 0..255 becomes (pixel - mean) / std; one number per channel, in the order of `color`.
+        mean, std: a pixel of 0..255 becomes (pixel - mean) / std; one number per channel, in the order of
+            `color`.
         size: height and width of its images.
     """
 
@@ -24,7 +25,7 @@ class KnownModel:
     size: tuple[int, int] = (112, 112)
 
     def as_card(self) -> dict[str, Any]:
-        """The same as the keys of a card next to a file."""
+        """Return the same as the keys of a card next to a file."""
         return {
             "size": list(self.size),
             "color": self.color,
@@ -37,11 +38,11 @@ IMAGENET_MEAN, IMAGENET_STD = (123.675, 116.28, 103.53), (58.395, 57.12, 57.375)
 """Of the channels red, green and blue, for pixels of 0..255."""
 
 # Each as the project that publishes the weights prepares its own images:
-#   SFace: objdetect/src/face_recognize.cpp of opencv/opencv has blobFromImage with scale 1, mean 0 and swapRB on an image in
-#   BGR, so the network sees RGB.
-#   MobileFaceNet: data_gen.py of foamliu/MobileFaceNet has ToTensor and Normalize with ImageNet's mean and std on RGB.
-#   Faceplugin: its package aligns an image in BGR, and subtracts 127 and divides by 128. On pairs of LFW, BGR is the better
-#   order too (tests/quality/test_lfw_accuracy.py).
+#   SFace: objdetect/src/face_recognize.cpp of opencv/opencv has blobFromImage with scale 1, mean 0 and swapRB
+#   on an image in BGR, so the network sees RGB.
+#   MobileFaceNet: data_gen.py of foamliu/MobileFaceNet has ToTensor and Normalize with ImageNet's mean and
+#   std on RGB. Faceplugin: its package aligns an image in BGR, and subtracts 127 and divides by 128. On pairs
+#   of LFW, BGR is the better order too (tests/quality/test_lfw_accuracy.py).
 KNOWN_MODELS = {
     "0ba9fbfa01b5270c96627c4ef784da859931e02f04419c829e83484087c34e79": KnownModel(
         "SFace", "RGB", (0.0,) * 3, (1.0,) * 3

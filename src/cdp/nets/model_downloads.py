@@ -2,8 +2,8 @@
 
     files = fetch_models((DETECTOR, EMBEDDER))
 
-They are kept in a cache folder of the user, or in the one that the environment variable CDP_MODELS names. Files that were put there by
-hand are used as well.
+They are kept in a cache folder of the user, or in the one that the environment variable CDP_MODELS names.
+Files that were put there by hand are used as well.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Any
 
 from cdp.errors import InputError, StoreError
-from cdp.nets.onnx_sessions import hash_file
 from cdp.nets.torchvision_guard import require
 from cdp.runtime.progress import Progress, no_progress
+from cdp.storage.array_files import hash_contents
 
 # The address of files in Git LFS, at a commit that has both.
 ADDRESS = "https://media.githubusercontent.com/media/opencv/opencv_zoo/47534e27c9851bb1128ccc0102f1145e27f23f98/models"
@@ -85,7 +85,7 @@ class FetchedModels:
 
 
 def models_folder() -> Path:
-    """The folder that downloaded models are kept in."""
+    """Return the folder that downloaded models are kept in."""
     given = os.environ.get(FOLDER_VARIABLE, "")
     return Path(given).expanduser() if given else Path(require("pooch", "onnx").os_cache("cdp")) / "models"
 
@@ -106,7 +106,8 @@ def fetch_models(
         progress: called with how many bytes are there.
 
     Raises:
-        InputError: there is no network, what came is not the published file, or another file of that name is there.
+        InputError: there is no network, what came is not the published file, or another file of that name is
+            there.
         MissingExtraError: pooch is not installed.
     """
     place = models_folder() if folder is None else Path(folder)
@@ -124,7 +125,7 @@ def fetch_models(
 def _is_there(file: Path, model: PublishedModel) -> bool:
     if not file.exists():
         return False
-    if file.is_file() and hash_file(file) == model.sha256:
+    if file.is_file() and hash_contents(file) == model.sha256:
         return True
     raise InputError(
         f"{file}: not the published {model.title} (its SHA-256 is another); delete it, and it is downloaded.",
@@ -137,7 +138,7 @@ def _is_there(file: Path, model: PublishedModel) -> bool:
 def _download(
     model: PublishedModel, place: Path, wanted: Sequence[PublishedModel], address: str, progress: Progress
 ) -> None:
-    """One file, whole or not at all."""
+    """Download one file, whole or not at all."""
     pooch, requests = require("pooch", "onnx"), require("requests", "onnx")
     downloader = _Downloader(requests, f"download {model.file}", model.n_bytes, progress)
     try:
@@ -155,22 +156,23 @@ def _download(
         raise _not_downloaded(_reason(error), place, wanted, address) from None
     except ValueError:  # pooch's word for a wrong hash; nothing was kept
         raise InputError(
-            f"{address}/{model.path}: what was downloaded is not the published {model.title} (its SHA-256 is another), and "
-            f"was deleted; try again, or put the file into {place} by hand.",
+            f"{address}/{model.path} is not the published {model.title} (SHA-256 differs) and was "
+            f"deleted; try again, or copy the file to {place}.",
             code="download-differs",
             address=f"{address}/{model.path}",
             folder=place,
         ) from None
     except OSError as error:
         raise StoreError(
-            f"{place}: cannot be written ({error.strerror or error}); name another folder by {FOLDER_VARIABLE}.",
+            f"{place}: cannot be written ({error.strerror or error}); name another folder by "
+            f"{FOLDER_VARIABLE}.",
             code="models-folder-unwritable",
             folder=place,
         ) from None
 
 
 def _not_downloaded(reason: str, place: Path, wanted: Sequence[PublishedModel], address: str) -> InputError:
-    """What to do without a network: which files, from where, into which folder."""
+    """Return what to do without a network: which files, from where, into which folder."""
     listed = " and ".join(f"{address}/{one.path}" for one in wanted)
     return InputError(
         f"The models cannot be downloaded ({reason}); put {listed} into {place}, or give models of your own.",
@@ -183,7 +185,7 @@ def _not_downloaded(reason: str, place: Path, wanted: Sequence[PublishedModel], 
 
 
 def _reason(error: Any) -> str:
-    """A few words for the many errors of a network."""
+    """Return a few words for the many errors of a network."""
     response = getattr(error, "response", None)
     if response is not None:
         return f"the server says {response.status_code}"
@@ -207,7 +209,7 @@ def _quiet(pooch: Any) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class _Downloader:
-    """Writes what is at an address into a file, for pooch; its own leaves connections open when something goes wrong."""
+    """Downloader for pooch that closes its connections on errors."""
 
     requests: Any
     step: str

@@ -17,7 +17,10 @@ from cdp.nets.weights import build_for
 
 
 class Objective(nn.Module):
-    """L = sum over label spaces s of weight_s * (mean loss of the images of s + distill_s * mean distance from the teachers).
+    """Weighted sum of the losses of all label spaces.
+
+    L = sum over label spaces s of weight_s * (mean loss of the images of s + distill_s * mean distance from
+    the teachers).
 
     The mean is taken over the expected number of images of s in a batch rather than the actual one, which
     differs by at most one: so each image counts alike over an epoch, and with weights equal to the shares of
@@ -52,7 +55,7 @@ class Objective(nn.Module):
         targets: Sequence[Targets],
         teachers: Sequence[Tensor | None],
     ) -> tuple[Tensor, Tensor]:
-        """The loss to differentiate, and the share of each space in it on this process."""
+        """Return the loss to differentiate, and the share of each space in it on this process."""
         embeddings = self.network(images).float()
         parts = []
         for index, (classifier, factor, own, target, seen) in enumerate(
@@ -71,7 +74,7 @@ class Objective(nn.Module):
         return torch.stack(parts).sum(), torch.stack(parts).detach()
 
     def update_partial(self, rate: float, recipe: Recipe) -> None:
-        """One step of SGD for the classifiers that no optimizer knows, after the backward pass."""
+        """Do one SGD step for the classifiers outside the optimizer, after the backward pass."""
         for _, classifier in self._partial():
             classifier.update(rate, recipe.momentum, recipe.weight_decay)
 
@@ -81,14 +84,14 @@ class Objective(nn.Module):
             classifier.step = step
 
     def whole_state(self) -> dict[str, Tensor]:
-        """All tensors, sharded ones put together: the same whatever the number of processes."""
+        """Return all tensors, sharded ones put together: the same whatever the number of processes."""
         state = dict(self.state_dict())
         for name, part in self._shards():
             state[name] = whole_tensor(state[name], part.n_classes, part.first, self.world)
         return state
 
     def own_state(self, state: dict[str, Tensor]) -> dict[str, Tensor]:
-        """What of the whole state is on this process."""
+        """Return what of the whole state is on this process."""
         own = dict(state)
         for name, part in self._shards():
             if name in own and len(own[name]) == part.n_classes:
@@ -107,8 +110,8 @@ def _make_classifier(space: LabelSpace, index: int, recipe: Recipe, world: World
     is_soft = space.targets.ndim == 2
     if is_soft and (recipe.loss != "softmax" or recipe.is_partial):
         raise InputError(
-            f"{space.name}: soft labels go with the plain softmax loss; choose --loss softmax without sampling "
-            "or sharding, or leave out --soft.",
+            f"{space.name}: soft labels go with the plain softmax loss; choose --loss softmax without "
+            "sampling or sharding, or leave out --soft.",
             code="soft-labels-need-softmax",
             part=space.name,
         )

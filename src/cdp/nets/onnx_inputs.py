@@ -1,4 +1,4 @@
-"""How an ONNX model wants its images: from a card next to the file, its hash, the model itself, or its family's name."""
+"""Input conventions of ONNX models: from a card, the file's hash, the model, or its family's name."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ class Family:
     std: float
 
 
-# Only families in which every published file wants the same, as the project that publishes the weights prepares its own images,
-# at 112 x 112 pixels. "MobileFaceNet" is none: it is an architecture, and projects train it on images of their own kind.
-#   AdaFace: inference.py of mk-minchul/AdaFace reverses RGB, then (x / 255 - 0.5) / 0.5.
-#   EdgeFace: the README of otroshi/edgeface has ToTensor and Normalize(0.5, 0.5) on an RGB image.
-#   SFace: objdetect/src/face_recognize.cpp of opencv/opencv has blobFromImage with scale 1, mean 0 and swapRB.
-#   InsightFace: model_zoo/arcface_onnx.py of deepinsight/insightface has 127.5, 127.5 and swapRB, or 0 and 1 where the
-#   graph starts with a subtraction and a multiplication.
+# Only families in which every published file wants the same, as the project that publishes the weights
+# prepares its own images, at 112 x 112 pixels. "MobileFaceNet" is none: it is an architecture, and projects
+#   train it on images of their own kind. AdaFace: inference.py of mk-minchul/AdaFace reverses RGB, then (x /
+#   255 - 0.5) / 0.5. EdgeFace: the README of otroshi/edgeface has ToTensor and Normalize(0.5, 0.5) on an RGB
+#   image. SFace: objdetect/src/face_recognize.cpp of opencv/opencv has blobFromImage with scale 1, mean 0 and
+#   swapRB. InsightFace: model_zoo/arcface_onnx.py of deepinsight/insightface has 127.5, 127.5 and swapRB, or
+#   0 and 1 where the graph starts with a subtraction and a multiplication.
 FAMILIES = (
     Family("AdaFace", r"adaface", "BGR", 127.5, 127.5),
     Family("EdgeFace", r"edgeface", "RGB", 127.5, 127.5),
@@ -71,8 +71,8 @@ class InputConventions:
         color: RGB, BGR or gray.
         mean, std: per channel in that order; a pixel of 0..255 becomes (pixel - mean) / std.
         output: name of the output that holds the embedding; empty = the only one that can.
-        known_from: key -> `card`, `hash`, `model`, the title of a family, `trial` (tried on faces), `usual` (assumed) or
-            `kept` (assumed for earlier images).
+        known_from: key -> `card`, `hash`, `model`, the title of a family, `trial` (tried on faces), `usual`
+            (assumed) or `kept` (assumed for earlier images).
     """
 
     size: tuple[int, int]
@@ -107,17 +107,17 @@ class InputConventions:
         return f"{self.color}, {scale}"
 
     def kept(self) -> InputConventions:
-        """The same for later images: nothing is open any more."""
+        """Return the same settings for later images, with nothing left open."""
         known_from = {key: KEPT if one == USUAL else one for key, one in self.known_from.items()}
         return replace(self, known_from=known_from)
 
     def as_plain(self) -> dict[str, Any]:
-        """As JSON, for a card of views."""
+        """Convert to JSON values for a card of views."""
         return asdict(self)
 
     @classmethod
     def from_plain(cls, values: Mapping[str, Any]) -> InputConventions:
-        """From what `as_plain` gave."""
+        """Restore from the result of `as_plain`."""
         many = {key: tuple(values[key]) for key in ("size", "mean", "std")}
         return cls(**(dict(values) | many))
 
@@ -149,7 +149,7 @@ class InputFacts:
 
 
 def find_conventions(file: Path, facts: InputFacts) -> InputConventions:
-    """How a model wants its images; what the card says counts most, then the file's hash, the model, and its family.
+    """Find a model's input conventions; the card wins, then the hash, the model and its family.
 
     What none of them says is the usual, and `open_keys` names it.
 
@@ -167,7 +167,8 @@ def find_conventions(file: Path, facts: InputFacts) -> InputConventions:
     n_channels = 1 if found["color"] == "gray" else 3
     if facts.channels not in (None, n_channels):
         raise InputError(
-            f"{file}: takes {facts.channels} channels, and {known_from['color']} says {found['color']}; correct {card}.",
+            f"{file}: takes {facts.channels} channels, and {known_from['color']} says {found['color']}; "
+            f"correct {card}.",
             code="onnx-channels-differ",
             file=file,
             expected=facts.channels,
@@ -208,8 +209,8 @@ def refuse_open(file: Path, about: InputConventions) -> None:
     if about.open_keys:
         card = file.with_suffix(".toml")
         raise InputError(
-            f"{file}: neither the model nor its hash says its {', '.join(about.open_keys)}; write them into {card}, for "
-            'example size = 112, color = "RGB", mean = 127.5 and std = 127.5, each on a line of its own.',
+            f"{file}: unknown {', '.join(about.open_keys)}; write each into {card}, for example size = "
+            '112, color = "RGB", mean = 127.5, std = 127.5 (one per line).',
             code="onnx-conventions-missing",
             file=file,
             keys=about.open_keys,
@@ -220,8 +221,8 @@ def refuse_open(file: Path, about: InputConventions) -> None:
 def _check_size(file: Path, card: Path, own: tuple[int, int] | None, size: tuple[int, int]) -> None:
     if own and size != own:
         raise InputError(
-            f"{file}: takes images of {own[0]} x {own[1]} pixels (height x width), and {card} says {size[0]} x {size[1]}; "
-            "correct the card.",
+            f"{file}: takes images of {own[0]} x {own[1]} pixels (height x width), and {card} says {size[0]} "
+            f"x {size[1]}; correct the card.",
             code="onnx-size-differs",
             file=file,
             expected=own,
@@ -234,7 +235,7 @@ def _read_card(card: Path) -> dict[str, Any]:
         return {}
     try:
         values = tomllib.loads(card.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise InputError(
             f"{card}: cannot be read as TOML ({error}); write KEY = VALUE on each line.",
             code="onnx-card-syntax-wrong",
@@ -244,11 +245,11 @@ def _read_card(card: Path) -> dict[str, Any]:
 
 
 def _of_metadata(metadata: Mapping[str, str], file: Path) -> dict[str, Any]:
-    """What the model's own metadata say: ONNX's names for images, or the keys of a card as TOML values."""
+    """Read the model's own metadata: ONNX's names for images, or the keys of a card as TOML values."""
     found: dict[str, Any] = {}
     for key in KEYS:
         text = metadata.get(key, "")
-        with suppress(tomllib.TOMLDecodeError):  # another program's use of the word
+        with suppress(ValueError, RecursionError):  # another program's use of the word
             found |= (
                 tomllib.loads(f"{key} = {text}" if key not in _TEXTS else f"{key} = '{text}'") if text else {}
             )
@@ -266,14 +267,16 @@ def _check(values: Mapping[str, Any], where: str) -> dict[str, Any]:
     for key, value in values.items():
         if key not in KEYS:
             raise InputError(
-                f"{where}: {key} is not a key of a card; there are {', '.join(KEYS)}.{did_you_mean(key, KEYS)}",
+                f"{where}: {key} is not a key of a card; there are "
+                f"{', '.join(KEYS)}.{did_you_mean(key, KEYS)}",
                 code="onnx-card-key-unknown",
                 file=where,
                 key=key,
             )
         if key == "size" and not _is_size(value):
             raise InputError(
-                f"{where}: size = {value!r}: pixels a side from 1 to 10,000 are needed, or a list of height and width.",
+                f"{where}: size = {value!r}: pixels a side from 1 to 10,000 are needed, or a list of height "
+                "and width.",
                 code="onnx-card-size-wrong",
                 file=where,
                 key="size",
@@ -309,7 +312,8 @@ def _per_channel(value: Any, n_channels: int, key: str, file: Path) -> tuple[flo
     if len(numbers) != len(many) or len(many) != n_channels or (key == "std" and min(numbers) <= 0):
         wanted = "a number above 0" if key == "std" else "a number"
         raise InputError(
-            f"{file}: {key} = {value!r}: {wanted} is needed, or a list with one for each of {n_channels} channels.",
+            f"{file}: {key} = {value!r}: {wanted} is needed, or a list with one for each of {n_channels} "
+            "channels.",
             code="onnx-card-numbers-wrong",
             file=file,
             key=key,

@@ -13,15 +13,19 @@ from typing import Any
 
 import numpy as np
 
-from cdp.errors import InputError
+from cdp.errors import InputError, MissingExtraError
 from cdp.nets.onnx_inputs import InputConventions, InputFacts, find_conventions, refuse_open
-from cdp.nets.onnx_sessions import device_of, hash_file, open_session
+from cdp.nets.onnx_sessions import ModelSession, open_session
 from cdp.nets.pixels import PixelFormat
 from cdp.nets.torchvision_guard import require
+from cdp.storage.array_files import hash_contents
 from cdp.types.arrays import AnyArray, ByteArray, FloatArray
 
 _TYPES = {"tensor(float)": np.float32, "tensor(float16)": np.float16, "tensor(uint8)": np.uint8}
 _BATCH_ON_CPU, _BATCH_ON_GPU = 16, 128
+_MOST_DIMENSIONS = 2**16
+_MOST_PIXELS = 2**25
+"""Of all images that a model takes at once: what is larger is a slip, or there to fill the memory."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +61,7 @@ class OnnxModel:
 
 
 def read_onnx_model(path: str | Path) -> OnnxModel:
-    """What a model takes and gives, from its file, the card next to it, its hash, or its family's name.
+    """Read a model's inputs and outputs from its file, its card, its hash, or its family's name.
 
     Raises:
         InputError: it is no embedding model.
@@ -65,35 +69,40 @@ def read_onnx_model(path: str | Path) -> OnnxModel:
     return open_onnx_model(path, "cpu").model
 
 
-def open_onnx_model(path: str | Path, device: str = "auto", session: Any = None) -> OnnxEmbedder:
-    """A model ready to embed, from its session if that is open already; see `read_onnx_model`.
+def open_onnx_model(
+    path: str | Path, device: str = "auto", session: ModelSession | None = None
+) -> OnnxEmbedder:
+    """Open a model for embedding, from its session if that is open already; see `read_onnx_model`.
 
     What nothing says of its images is left open, and `embed_images` tries it on some of them.
     """
     file = Path(path)
     session = session or open_session(file, device)
-    if len(session.get_inputs()) != 1:
-        names = ", ".join(one.name for one in session.get_inputs())
+    if len(session.inputs) != 1:
+        names = ", ".join(one.name for one in session.inputs)
         raise InputError(
-            f"{file}: has the inputs {names}; an embedding model takes images and nothing else.",
+            f"{file}: {f'has the inputs {names}' if names else 'has no input'}; an embedding model takes "
+            "images and nothing else.",
             code="onnx-inputs-wrong",
             file=file,
         )
-    (taken,) = session.get_inputs()
-    if taken.type not in _TYPES or len(taken.shape) != 4:
+    (taken,) = session.inputs
+    if taken.type not in _TYPES or len(taken.shape or ()) != 4:
         raise InputError(
-            f"{file}: takes {taken.type} of shape {taken.shape}; an embedding model takes (n, 3, size, size).",
+            f"{file}: takes {taken.type} of shape {taken.shape}; an embedding model takes (n, 3, size, "
+            "size).",
             code="onnx-input-shape-wrong",
             file=file,
-            found=tuple(taken.shape),
+            found=tuple(taken.shape or ()),
         )
     sides = [side if isinstance(side, int) and side > 0 else None for side in taken.shape]
     is_channels_last = sides[1] not in (1, 3) and sides[3] in (1, 3)
     channels, height, width = (sides[3], *sides[1:3]) if is_channels_last else sides[1:]
-    checksum = hash_file(file)
+    _check_input_size(file, sides[0] or 1, height or 1, width or 1)
+    checksum = hash_contents(file)
     about = InputFacts(
         checksum,
-        session.get_modelmeta().custom_metadata_map,
+        session.metadata,
         (height, width) if height and width else None,
         channels,
         _TYPES[taken.type] == np.uint8 or _is_scaled_inside(file, taken.name),
@@ -115,14 +124,25 @@ def open_onnx_model(path: str | Path, device: str = "auto", session: Any = None)
     return OnnxEmbedder(model, session)
 
 
+def _check_input_size(file: Path, batch: int, height: int, width: int) -> None:
+    if batch * height * width > _MOST_PIXELS:
+        raise InputError(
+            f"{file}: takes {batch:,} images of {height:,} x {width:,} pixels at once, more than any "
+            "embedding model; is it one?",
+            code="onnx-input-too-large",
+            file=file,
+            found=(batch, height, width),
+        )
+
+
 @lru_cache(maxsize=16)
 def _open_once(path: str, checksum: str, inputs: str) -> OnnxEmbedder:
-    """A model in the process of a worker, which serves many blocks."""
+    """Open a model in a worker process, which serves many blocks."""
     opened = open_onnx_model(path).with_conventions(InputConventions.from_plain(json.loads(inputs)))
     if opened.checksum != checksum:
         raise InputError(
-            f"{path}: another model than the one that embedding was begun with; begin again, on storage that all nodes "
-            "see under the same path.",
+            f"{path}: another model than the one that embedding was begun with; begin again, on storage that "
+            "all nodes see under the same path.",
             code="onnx-model-changed",
             file=path,
         )
@@ -134,10 +154,10 @@ class OnnxEmbedder:
 
     is_concurrent = True
 
-    def __init__(self, model: OnnxModel, session: Any) -> None:
+    def __init__(self, model: OnnxModel, session: ModelSession) -> None:
         self.model = model
         self.name, self.checksum, self.dimensions = model.name, f"sha256 {model.checksum}", model.dimensions
-        self.device = device_of(session)
+        self.device = session.device
         self.batch = _BATCH_ON_CPU if self.device == "cpu" else _BATCH_ON_GPU
         about = model.conventions
         # A model of 112 x 96 pixels wants the middle 96 columns of a face on the template of 112 x 112.
@@ -156,7 +176,7 @@ class OnnxEmbedder:
         return _open_once, (str(self.model.path.absolute()), self.checksum, json.dumps(self.inputs))
 
     def with_conventions(self, conventions: InputConventions) -> OnnxEmbedder:
-        """The same model, given its images in another way."""
+        """Return the same model with other input conventions."""
         return OnnxEmbedder(replace(self.model, conventions=conventions), self._session)
 
     def embed(self, pixels: ByteArray, flip: bool = False) -> FloatArray:
@@ -169,6 +189,10 @@ class OnnxEmbedder:
             rows = _unit(rows + self._run(pixels[..., ::-1]))
         return rows
 
+    def stop(self) -> None:
+        """End what is being computed."""
+        self._session.stop()
+
     def _run(self, pixels: ByteArray) -> FloatArray:
         model = self.model
         prepared = prepare_pixels(pixels, model.conventions, model.dtype, model.is_channels_last)
@@ -180,9 +204,21 @@ class OnnxEmbedder:
             if n_images < batch:
                 part = np.concatenate([part, np.repeat(part[-1:], batch - n_images, axis=0)])
             with self._turn:
-                (answer,) = self._session.run([model.output], {model.input: part})
+                (answer,) = self._session.run([model.output], {model.input: part}, "images")
+            if answer.shape[:1] != (batch,) or answer.size != batch * model.dimensions:
+                raise InputError(
+                    f"{model.path}: output {model.output!r} has shape {list(answer.shape)} for {batch} "
+                    f"images, but {model.dimensions} values per image for two; embeddings need one "
+                    "fixed length.",
+                    code="onnx-output-changes",
+                    file=model.path,
+                    output=model.output,
+                    expected=(batch, model.dimensions),
+                    found=answer.shape,
+                )
             rows.append(answer.reshape(batch, -1)[:n_images])
-        return _unit(np.concatenate(rows).astype(np.float32, copy=False))
+        with np.errstate(all="ignore"):  # what is not finite is found below
+            return _unit(np.concatenate(rows).astype(np.float32, copy=False))
 
 
 def prepare_pixels(
@@ -211,7 +247,8 @@ def open_models(
     Args:
         models: their files.
         device: where they compute.
-        may_try: whether what nothing says of a model's images may be tried on some of them; else it is refused.
+        may_try: whether what nothing says of a model's images may be tried on some of them; else it is
+            refused.
 
     Raises:
         InputError: two have the same name, or one cannot be used.
@@ -240,8 +277,13 @@ def _unit(rows: FloatArray) -> FloatArray:
 
 
 def _is_scaled_inside(file: Path, input_name: str) -> bool:
-    """Whether the first thing that the graph does is to subtract or scale, as models converted from MXNet do."""
-    nodes = require("onnx").load(str(file), load_external_data=False).graph.node
+    """Test whether the graph begins by subtracting or scaling, as models from MXNet do."""
+    try:
+        nodes = require("onnx").load(str(file), load_external_data=False).graph.node
+    except MissingExtraError:
+        raise
+    except Exception:  # of protobuf, which refuses what onnxruntime reads
+        return False
     name = input_name
     for node in nodes[:8]:
         if name not in node.input:
@@ -255,13 +297,19 @@ def _is_scaled_inside(file: Path, input_name: str) -> bool:
 
 
 def _find_output(
-    file: Path, session: Any, name: str, conventions: InputConventions, dtype: Any, is_last: bool, batch: int
+    file: Path,
+    session: ModelSession,
+    name: str,
+    conventions: InputConventions,
+    dtype: Any,
+    is_last: bool,
+    batch: int,
 ) -> tuple[str, int]:
-    """The output that holds the embeddings, and their length, from two gray images."""
+    """Find the output that holds the embeddings, and their length, from two gray images."""
     n_images = batch or 2
     n_channels = 1 if conventions.color == "gray" else 3
     gray = np.full((n_images, n_channels, *conventions.size), 127, np.uint8)
-    names = [one.name for one in session.get_outputs()]
+    names = [one.name for one in session.outputs]
     if conventions.output and conventions.output not in names:
         raise InputError(
             f"{file}: has no output {conventions.output!r}; its outputs are {', '.join(names)}.",
@@ -270,21 +318,13 @@ def _find_output(
             output=conventions.output,
         )
     wanted = [conventions.output] if conventions.output else names
-    try:
-        answers = session.run(wanted, {name: prepare_pixels(gray, conventions, dtype, is_last)})
-    except Exception as error:
-        reason = str(error).strip().partition("\n")[0][:200]
-        raise InputError(
-            f"{file}: fails on a gray image ({reason}); is it an embedding model?",
-            code="onnx-model-fails",
-            file=file,
-        ) from None
+    answers = session.run(wanted, {name: prepare_pixels(gray, conventions, dtype, is_last)}, "gray images")
     widths = {
         one: answer.size // n_images
         for one, answer in zip(wanted, answers, strict=True)
         if answer.ndim >= 2
         and answer.shape[0] == n_images
-        and answer.size // n_images > 1
+        and 1 < answer.size // n_images <= _MOST_DIMENSIONS
         # (n, d) or (n, d, 1, 1): a map with more places is not one vector per image.
         and max(answer.shape[1:]) == answer.size // n_images
     }

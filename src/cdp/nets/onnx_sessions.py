@@ -1,23 +1,130 @@
-"""ONNX files opened with onnxruntime: which provider computes, on how many threads, and what is wrong as a sentence."""
+"""ONNX sessions: provider, threads, and onnxruntime's errors as sentences."""
 
 from __future__ import annotations
 
-import hashlib
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Future
 from pathlib import Path
+from threading import Lock, Thread, current_thread, main_thread
 from typing import Any
 
-from cdp.errors import CdpError, InputError
+import numpy as np
+
+from cdp.errors import CdpError, InputError, MissingExtraError
 from cdp.nets.torchvision_guard import require
+from cdp.storage.array_files import brief
+from cdp.types.arrays import AnyArray
 
 _CUDA, _CPU = "CUDAExecutionProvider", "CPUExecutionProvider"
 _ERRORS_ONLY, _FATAL_ONLY = 3, 4
+_PATIENCE = 5.0
+"""Seconds that an interrupted model gets to end between two of its steps."""
 
 
-def open_session(file: str | Path, device: str = "auto") -> Any:
-    """An onnxruntime session of a model file.
+class ModelSession:
+    """A model that onnxruntime opened; several threads may run it at once.
 
-    On a CPU one run takes one thread, and several threads call it at once: their blocks do not depend on their number, so
-    neither do the embeddings, and models that take one image at a time keep all cores busy too.
+    Attributes:
+        file: the model.
+        inputs, outputs: as onnxruntime describes them: `name`, `type` and `shape`.
+        metadata: the model's own.
+        device: `cuda` or `cpu`, where it computes.
+    """
+
+    def __init__(self, file: Path, session: Any) -> None:
+        self.file, self._session = file, session
+        self.inputs, self.outputs = list(session.get_inputs()), list(session.get_outputs())
+        self.metadata: Mapping[str, str] = session.get_modelmeta().custom_metadata_map
+        self.device = "cuda" if _CUDA in session.get_providers() else "cpu"
+        self._lock = Lock()
+        self._running: set[Any] = set()
+
+    def run(self, names: Sequence[str], images: Mapping[str, AnyArray], shown: str) -> list[AnyArray]:
+        """Compute some outputs; each is an array of numbers.
+
+        Args:
+            names: of the outputs.
+            images: input name -> array.
+            shown: what the images are, for the message: `a gray image`.
+
+        Raises:
+            InputError: the model fails, or returns something else than arrays of numbers.
+        """
+        if current_thread() is main_thread():
+            answers = self._run_aside(names, images, shown)
+        else:
+            answers = self._run(names, images, shown)
+        for name, answer in zip(names, answers, strict=True):
+            if not isinstance(answer, np.ndarray) or answer.dtype.kind not in "fiub":
+                found = (
+                    f"an array of {answer.dtype}"
+                    if isinstance(answer, np.ndarray)
+                    else f"a {type(answer).__name__}"
+                )
+                raise InputError(
+                    f"{self.file}: returns {found} as {name!r} for {shown}; an array of numbers is needed.",
+                    code="onnx-output-not-numbers",
+                    file=self.file,
+                    output=name,
+                )
+        return answers
+
+    def stop(self) -> None:
+        """End what is being computed between two steps of the model; `run` fails where it waits."""
+        with self._lock:
+            for options in self._running:
+                options.terminate = True
+
+    def _run(self, names: Sequence[str], images: Mapping[str, AnyArray], shown: str) -> list[Any]:
+        options = require("onnxruntime", "onnx").RunOptions()
+        options.log_severity_level = _FATAL_ONLY
+        with self._lock:
+            self._running.add(options)
+        try:
+            return list(self._session.run(list(names), dict(images), options))
+        except MemoryError:
+            raise
+        except Exception as error:  # onnxruntime has an exception for each of its status codes
+            raise InputError(
+                f"{self.file}: fails on {shown} ({reason_of(error)}); is it whole, and a model of this kind?",
+                code="onnx-model-fails",
+                file=self.file,
+            ) from None
+        finally:
+            with self._lock:
+                self._running.discard(options)
+
+    def _run_aside(self, names: Sequence[str], images: Mapping[str, AnyArray], shown: str) -> list[Any]:
+        """Compute on another thread: the main thread gets signals while it waits."""
+        done: Future[list[Any]] = Future()
+
+        def compute() -> None:
+            try:
+                done.set_result(self._run(names, images, shown))
+            except BaseException as error:
+                done.set_exception(error)
+
+        thread = Thread(target=compute, daemon=True)
+        thread.start()
+        try:
+            return done.result()
+        except KeyboardInterrupt:
+            self.stop()
+            thread.join(_PATIENCE)
+            raise
+
+
+def reason_of(error: Exception) -> str:
+    """Shorten an onnxruntime error for the middle of a sentence."""
+    return brief(str(error).strip().partition("\n")[0])
+
+
+def open_session(file: str | Path, device: str = "auto") -> ModelSession:
+    """Open a model file.
+
+    On a CPU one run takes one thread, and several threads call it at once: their blocks do not depend on
+    their number, so neither do the embeddings, and models that take one image at a time keep all cores busy
+    too.
 
     Args:
         device: `auto` is CUDA where onnxruntime has it, `mps` computes on the CPU.
@@ -34,13 +141,12 @@ def open_session(file: str | Path, device: str = "auto") -> Any:
         )
     _refuse_other_formats(path)
     try:
-        return _start(str(path), device)
+        return ModelSession(path, _start(str(path), device))
     except (MemoryError, CdpError):
         raise
     except Exception as error:  # onnxruntime has an exception for each of its status codes
-        reason = str(error).strip().partition("\n")[0][:200]
         raise InputError(
-            f"{file}: onnxruntime cannot open it ({reason}); is it a whole .onnx file?",
+            f"{file}: onnxruntime cannot open it ({reason_of(error)}); is it a whole .onnx file?",
             code="onnx-file-unopenable",
             file=file,
         ) from None
@@ -81,7 +187,7 @@ def _refuse_other_formats(file: Path) -> None:
 
 
 def _is_torch_archive(file: Path) -> bool:
-    """Whether a ZIP file is what torch.save or torch.jit.save writes; nothing in it is unpickled."""
+    """Check whether a ZIP file was written by torch.save or torch.jit.save; nothing is unpickled."""
     from zipfile import BadZipFile, ZipFile
 
     try:
@@ -100,28 +206,25 @@ def _start(model: str | bytes, device: str, severity: int = _ERRORS_ONLY) -> Any
     return runtime.InferenceSession(model, options, providers=providers)
 
 
-def open_any_size(file: str | Path, device: str = "auto") -> Any:
-    """Open a model whose file declares one height and width for pictures of any size; None where that cannot be.
+def open_any_size(file: str | Path, device: str = "auto") -> ModelSession | None:
+    """Open a fixed-size model for pictures of any size; None if that is impossible.
 
     Convolutions do not mind the size; whether the rest of a graph does, only a trial shows.
     """
-    model = require("onnx").load(str(file))
-    (taken,) = model.graph.input[-1:]
-    for at, name in ((2, "height"), (3, "width")):
-        taken.type.tensor_type.shape.dim[at].dim_param = name
-    # What was worked out for the declared size no longer holds.
-    del model.graph.value_info[:]
-    for output in model.graph.output:
-        output.type.tensor_type.ClearField("shape")
     try:
-        return _start(model.SerializeToString(), device, _FATAL_ONLY)
-    except Exception:  # onnxruntime has an exception for each of its status codes
+        model = require("onnx").load(str(file))
+        (taken,) = model.graph.input[-1:]
+        for at, name in ((2, "height"), (3, "width")):
+            taken.type.tensor_type.shape.dim[at].dim_param = name
+        # What was worked out for the declared size no longer holds.
+        del model.graph.value_info[:]
+        for output in model.graph.output:
+            output.type.tensor_type.ClearField("shape")
+        return ModelSession(Path(file), _start(model.SerializeToString(), device, _FATAL_ONLY))
+    except MissingExtraError:
+        raise
+    except Exception:  # onnx and onnxruntime have an exception for each of their status codes
         return None
-
-
-def device_of(session: Any) -> str:
-    """`cuda` or `cpu`: where a session computes."""
-    return "cuda" if _CUDA in session.get_providers() else "cpu"
 
 
 def _providers(device: str, available: list[str]) -> list[Any]:
@@ -129,16 +232,11 @@ def _providers(device: str, available: list[str]) -> list[Any]:
     if device.startswith("cuda"):
         if not has_cuda:
             raise InputError(
-                f"device={device!r}: this onnxruntime has no CUDA; install onnxruntime-gpu in its place, or choose cpu.",
+                f"device={device!r}: this onnxruntime has no CUDA; install onnxruntime-gpu in its place, or "
+                "choose cpu.",
                 code="onnx-cuda-missing",
                 device=device,
             )
         number = device.partition(":")[2] or "0"
         return [(_CUDA, {"device_id": number}), _CPU]
     return [_CUDA, _CPU] if device == "auto" and has_cuda else [_CPU]
-
-
-def hash_file(file: str | Path) -> str:
-    """SHA-256 of a file, to tell whether a model is the same."""
-    with Path(file).open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import shutil
+import os
 from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
@@ -14,13 +14,13 @@ import numpy as np
 from numpy.lib.format import open_memmap
 
 from cdp.blocks import spans
-from cdp.data.images import ImageReader, open_images
-from cdp.errors import InputError, StoreError
+from cdp.data.images import ImageReader, open_images, read_header
+from cdp.errors import InputError
 from cdp.nets.recipe import Recipe
 from cdp.runtime.memory import parse_bytes
 from cdp.runtime.parallel import count_threads
 from cdp.runtime.progress import Progress, no_progress
-from cdp.storage.files import replacing
+from cdp.storage.files import check_room, replacing
 from cdp.storage.hashes import hash_values
 from cdp.types.arrays import ByteArray
 from cdp.types.manifest import Manifest
@@ -45,7 +45,7 @@ class PixelFormat:
 
     @classmethod
     def of(cls, recipe: Recipe) -> PixelFormat:
-        """The form that a recipe stores images in."""
+        """Return the form that a recipe stores images in."""
         return cls(recipe.stored_size, recipe.color)
 
     @property
@@ -69,7 +69,7 @@ def decode_pixels(
     threads: int = 0,
     progress: Progress = no_progress,
 ) -> ByteArray:
-    """All images of a manifest, uint8 (n, channels, size, size), row = manifest row.
+    """Return all images of a manifest, uint8 (n, channels, size, size), row = manifest row.
 
     Args:
         folder: where to keep the array if it exceeds the budget, or always if the budget is 0.
@@ -90,7 +90,8 @@ def decode_pixels(
             pixels = np.empty(shape, np.uint8)
         except MemoryError:
             raise InputError(
-                f"{len(manifest):,} images need {n_bytes / 1e9:.1f} GB; lower --memory-budget to keep them on disk.",
+                f"{len(manifest):,} images need {n_bytes / 1e9:.1f} GB; lower --memory-budget to keep them "
+                "on disk.",
                 code="pixels-exceed-memory",
                 images=len(manifest),
                 expected=n_bytes,
@@ -100,7 +101,7 @@ def decode_pixels(
     file = folder / f"pixels-{hash_values(manifest.digest, str(manifest.root), pixel_format)}.npy"
     if not file.exists():
         folder.mkdir(parents=True, exist_ok=True)
-        check_free_space(folder, n_bytes, "the decoded images", " or raise --memory-budget")
+        check_room(folder, n_bytes, "the decoded images", " or raise --memory-budget")
         with replacing(file) as partial:
             on_disk = open_memmap(partial, "w+", np.uint8, shape)
             fill(on_disk)
@@ -109,24 +110,25 @@ def decode_pixels(
     return opened
 
 
-def check_free_space(folder: Path, n_bytes: int, what: str, way_out: str = "") -> None:
-    """Refuse, before the work starts, what the disk cannot hold."""
-    free = shutil.disk_usage(folder).free
-    if free < n_bytes:
-        raise StoreError(
-            f"{folder}: {what} need {n_bytes / 1e9:.1f} GB, {free / 1e9:.1f} GB are free; free space, choose another "
-            f"--out{way_out}.",
-            code="free-space-too-little",
-            folder=folder,
-            expected=n_bytes,
-            found=free,
-        )
+def check_headers(manifest: Manifest, progress: Progress = no_progress) -> None:
+    """Refuse the first image that is missing or has no readable header, before any image is decoded.
+
+    Archive entries are read in full. Damage after the header is found when the image is decoded.
+    """
+    reader = open_images(manifest)
+    every = 1000
+    for row, location in enumerate(manifest.locations):
+        file = os.path.join(manifest.root, location)
+        if (read_header(file if os.path.isfile(file) else reader.read(row))) is None:
+            reader.image(row)  # which says what is wrong
+        if (row + 1) % every == 0 or row + 1 == len(manifest):
+            progress("check images", row + 1, len(manifest))
 
 
 def stream_pixels(
     manifest: Manifest, pixel_format: PixelFormat, blocks: Sequence[tuple[int, int]], threads: int = 0
 ) -> Generator[tuple[int, ByteArray], None, None]:
-    """(start, images) for every (start, stop) block, in order, decoded on threads a few blocks ahead."""
+    """Yield (start, images) for every (start, stop) block, in order, decoded on threads ahead."""
     reader = open_images(manifest)
     return stream_blocks(
         blocks, lambda start, stop: decode_rows(reader, pixel_format, start, stop)[0], threads
@@ -134,9 +136,15 @@ def stream_pixels(
 
 
 def stream_blocks(
-    blocks: Sequence[tuple[int, int]], compute: Callable[[int, int], Result], threads: int = 0
+    blocks: Sequence[tuple[int, int]],
+    compute: Callable[[int, int], Result],
+    threads: int = 0,
+    stop_computing: Callable[[], None] = lambda: None,
 ) -> Generator[tuple[int, Result], None, None]:
-    """(start, compute(start, stop)) for every block, in order, computed on threads a few blocks ahead."""
+    """Yield (start, compute(start, stop)) for every block, in order, computed on threads ahead.
+
+    Where that ends early, `stop_computing` ends what is under way.
+    """
     n_threads = count_threads(threads)
     waiting: list[tuple[int, Future[Result]]] = []
     pool = ThreadPoolExecutor(n_threads)
@@ -151,15 +159,17 @@ def stream_blocks(
     finally:
         for _, future in waiting:
             future.cancel()
+        stop_computing()
         pool.shutdown()
 
 
 def decode_rows(
     reader: ImageReader, pixel_format: PixelFormat, start: int, stop: int, *, skip_unreadable: bool = False
 ) -> tuple[ByteArray, dict[int, str]]:
-    """Images of some rows, uint8 (stop - start, channels, height, width), and row -> reason of those that cannot be read.
+    """Decode rows to uint8 (stop - start, channels, height, width), and row -> reason of failures.
 
-    Unless these are to be skipped, the first one is an error. A skipped one is black here, for the caller to leave out.
+    Unless these are to be skipped, the first one is an error. A skipped one is black here, for the caller to
+    leave out.
     """
     block = np.zeros((stop - start, *pixel_format.shape), np.uint8)
     reasons = {}

@@ -1,4 +1,4 @@
-"""Which process of how many this is, and on which device; the process group opens when a run asks, not at import."""
+"""Process rank, number of processes and device; the process group opens on request, not at import."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ class World:
         return self.n_processes > 1
 
     def wait(self) -> None:
-        """Until all processes are here."""
+        """Wait until all processes are here."""
         if self.is_shared:
             distributed.barrier()
 
 
 @contextmanager
 def joined_world(device: str = "auto") -> Iterator[World]:
-    """The processes that torchrun describes (gloo on CPUs, nccl on GPUs), or this one alone."""
+    """Join the processes that torchrun describes (gloo on CPUs, nccl on GPUs), or run alone."""
     n_processes = int(os.environ.get("WORLD_SIZE", "1"))
     own = _own_device(device, n_processes)
     if own.type == "cuda":
@@ -65,14 +65,14 @@ def joined_world(device: str = "auto") -> Iterator[World]:
 
 
 def _own_device(name: str, n_processes: int) -> torch.device:
-    """The device of this process; of several processes each has a GPU of its own, or all have the CPU."""
+    """Return the device of this process: a GPU each, or the CPU for all."""
     device = resolve_device(name)
     if n_processes == 1 or device.type in ("cpu", "meta"):
         return device
     if device.type != "cuda" or name.startswith("cuda:"):
         raise InputError(
-            f"device={name!r}: {n_processes} processes cannot share one device; choose cuda, where each has a GPU "
-            "of its own, or cpu.",
+            f"device={name!r}: {n_processes} processes cannot share one device; choose cuda, where each has "
+            "a GPU of its own, or cpu.",
             code="device-shared",
             device=name,
             processes=n_processes,
@@ -97,7 +97,7 @@ class _Sum(torch.autograd.Function):
 
 
 def summed(values: Tensor) -> Tensor:
-    """The sum over all processes; gradients flow back to each."""
+    """Return the sum over all processes; gradients flow back to each."""
     total: Tensor = _Sum.apply(values)  # type: ignore[no-untyped-call]
     return total
 
@@ -146,7 +146,7 @@ class SharedBatchNorm(nn.Module):
 
 
 def share_batch_norm(module: nn.Module, world: World) -> nn.Module:
-    """The module with every batch normalization looking at all processes; names of tensors stay."""
+    """Return the module with every batch normalization looking at all processes; names of tensors stay."""
     if not world.is_shared:
         return module
     if world.device.type == "cuda":
@@ -165,7 +165,7 @@ def share_batch_norm(module: nn.Module, world: World) -> nn.Module:
 
 
 def _with_activation(part: nn.Module, shared: nn.Module) -> nn.Module:
-    """What BatchNormAct2d of timm does after normalizing: it drops and activates."""
+    """Return what BatchNormAct2d of timm does after normalizing: it drops and activates."""
 
     def then_activate(_: nn.Module, __: object, answer: Tensor) -> Tensor:
         for follower in ("drop", "act"):

@@ -1,4 +1,4 @@
-"""All settings of a training run: typed, checked, written to the network's card; seeds and hashes. No torch here."""
+"""Settings of a training run: typed, checked, stored on the network's card. Without torch."""
 
 from __future__ import annotations
 
@@ -30,10 +30,8 @@ class TrainingSettings:
     schedule: Literal["paper", "one_cycle"] = setting(
         "one_cycle", "A tenth of the rate at 2/3.5 and 3/3.5 of the run (paper), or one_cycle for short runs."
     )
-    size: int = setting(32, "Pixels a side that the network sees.", meaning="pixels a side", low=8)
-    scale: int = setting(
-        0, "Pixels a side an image is brought to before a crop of `size` is taken; 0 = the same, no crop."
-    )
+    size: int = setting(32, "Input size of the network, in pixels.", meaning="pixels a side", low=8)
+    scale: int = setting(0, "Size in pixels to scale images to before cropping to `size`; 0 = no crop.")
     color: bool = setting(True, "Color input; false = grey.")
     dimensions: int = setting(
         256, "Length of an embedding.", meaning="the length of an embedding", low=1, high=1e5
@@ -48,15 +46,11 @@ class TrainingSettings:
         0.0, "Share of the label spread over all classes.", meaning="a share of the label", low=0, high=1
     )
     flip: bool = setting(False, "Mirror half of the images.")
-    shift: float = share(0.0, "Most that an image is moved, as a share of its side.", high=0.5)
-    rotate: float = setting(
-        0.0, "Most that an image is turned, in degrees.", meaning="degrees", low=0, high=180
-    )
-    zoom: float = share(0.0, "Most that an image is scaled, as a share of its side.", high=0.9)
-    sample_classes: float = share(1.0, "Share of the classes that one step sees; 1 = all.", above=0)
-    shard_classes: bool = setting(
-        False, "Keep a part of every classifier on each process instead of all of it on all."
-    )
+    shift: float = share(0.0, "Maximum shift, as a share of the side.", high=0.5)
+    rotate: float = setting(0.0, "Maximum rotation, in degrees.", meaning="degrees", low=0, high=180)
+    zoom: float = share(0.0, "Maximum change of scale, as a share of the side.", high=0.9)
+    sample_classes: float = share(1.0, "Share of the classes compared in a step; 1 = all.", above=0)
+    shard_classes: bool = setting(False, "Divide every classifier among the processes.")
     precision: Literal["float32", "bfloat16"] = setting(
         "float32", "Precision of the forward and backward pass."
     )
@@ -70,8 +64,8 @@ class TrainingSettings:
             known.convert(getattr(self, name), f"{before}{name}")
         if self.scale and self.scale < self.size:
             raise InputError(
-                f"{before}scale = {self.scale}, {before}size = {self.size}: a crop of {self.size} does not fit into "
-                f"{self.scale}; scale is 0 or at least size.",
+                f"{before}scale = {self.scale} is smaller than {before}size = {self.size}; set scale "
+                "to 0 or to at least size.",
                 code="scale-below-size",
                 scale=self.scale,
                 size=self.size,
@@ -100,9 +94,10 @@ class TrainingSettings:
 
     @property
     def idle(self) -> frozenset[str]:
-        """Settings that cannot change the trained network, as the others are: another value is no reason to train again.
+        """Name the settings that cannot affect the trained network, given the others.
 
-        Memory order and compilation are among them as threads and devices are: with another, networks round differently.
+        Memory order and compilation are among them as threads and devices are: with another, networks round
+        differently.
         """
         idle = {"channels_last", "compile"}
         idle |= {"margin", "logit_scale"} if self.loss == "softmax" else set()
@@ -121,7 +116,7 @@ class TrainingSettings:
 class Recipe(TrainingSettings):
     """How a network is trained, with the seed; see `TrainingSettings` for the fields."""
 
-    seed: int = setting(0, "Of initialization, order and augmentation.", low=0, below=2**63)
+    seed: int = setting(0, "Random seed.", low=0, below=2**63)
 
 
 @dataclass(frozen=True)
@@ -133,21 +128,18 @@ class JointLoss:
     )
     one_classifier: bool = setting(
         False,
-        "Labeled identities and pseudo-identities share one classifier and are negatives of each other, for parts that share nobody; "
-        "false = a classifier each, as in the paper.",
+        "One classifier for labeled and pseudo-identities, if parts are disjoint; false = one each (paper).",
     )
     siblings: float = setting(
         1.0,
-        "Groups that are one identity with a greater mean probability are no negatives of each other in training, e.g. 0.005 where many "
-        "identities are split; 1 = all groups are negatives, as in the paper.",
+        "Probability above which two groups do not repel each other in training; 1 = all do (the paper).",
         meaning="a probability",
         above=0,
         high=1,
     )
     distill: float = setting(
         0.0,
-        "Distillation: weight, in addition to the loss of its labels, of the distance between what the base sees in an unlabeled image, "
-        "through a linear layer, and what the networks of the last round saw in it; 0 = none, as in the paper.",
+        "Weight of distillation from the embeddings of all networks of the last round; 0 = none (the paper).",
         meaning="a weight",
         low=0,
         high=1e3,
@@ -155,7 +147,7 @@ class JointLoss:
 
 
 def seed_for(*purpose: int | str) -> int:
-    """A seed in 0..2**63-1, a function of all parts of its purpose.
+    """Return a seed in 0..2**63-1, a function of all parts of its purpose.
 
     So nothing random has to be saved in a checkpoint, and a rerun draws the same numbers.
     """

@@ -67,7 +67,7 @@ class PartialSoftmax(nn.Module):
             self.weight[begin - self.first : end - self.first] = rows[begin - start : end - start]
 
     def forward(self, embeddings: Tensor, targets: Targets, reduction: Reduction = "mean") -> Tensor:
-        """The loss of the images of all processes together, the same on every process."""
+        """Return the loss of the images of all processes together, the same on every process."""
         if isinstance(targets, SoftTargets):
             raise InputError(
                 "PartialSoftmax: soft labels need all classes; leave out sampling and sharding.",
@@ -92,7 +92,7 @@ class PartialSoftmax(nn.Module):
         return loss / max(1, len(targets)) if reduction == "mean" else loss
 
     def update(self, rate: float, momentum: float, weight_decay: float) -> None:
-        """One step of SGD for the rows that were compared, after `backward`."""
+        """Do one SGD step for the rows that were compared, after `backward`."""
         rows = self._rows
         if rows is None or rows.grad is None:
             return
@@ -110,7 +110,7 @@ class PartialSoftmax(nn.Module):
         self.step += 1
 
     def _gather(self, embeddings: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
-        """The batch of all processes; each puts its rows between zeros, and the sum is the whole."""
+        """Return the batch of all processes; each puts its rows between zeros, and the sum is the whole."""
         if not self.world.is_shared:
             return embeddings, targets
         counts = torch.zeros(self.world.n_processes, dtype=torch.int64, device=targets.device)
@@ -141,7 +141,7 @@ class PartialSoftmax(nn.Module):
 
 
 def whole_tensor(part: Tensor, n_rows: int, first: int, world: World) -> Tensor:
-    """A sharded tensor put together from all processes' parts."""
+    """Return a sharded tensor put together from all processes' parts."""
     if not world.is_shared:
         return part
     whole = torch.zeros(n_rows, *part.shape[1:], dtype=part.dtype, device=part.device)

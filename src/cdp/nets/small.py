@@ -154,7 +154,7 @@ def small_inception(channels: int) -> nn.Module:
 
 @register_trunk("small_vgg", group="small", least_size=16)
 def small_vgg(channels: int) -> nn.Module:
-    """Six plain 3x3 convolutions; batch normalization, which VGG16 lacks, so that it trains in a few epochs."""
+    """Six plain 3x3 convolutions with batch normalization, so that it trains in a few epochs."""
     return nn.Sequential(
         _convolve(channels, 32, 3, 2),
         _convolve(32, 32),

@@ -33,7 +33,7 @@ class StepTimes:
 def time_steps(
     network: str, recipe: Recipe, n_classes: int, device: str = "auto", budget: float = 1.0
 ) -> StepTimes:
-    """Train a fresh network on noise for a few steps, and throw it away; what is trained later is not changed by it.
+    """Time a few training steps of a fresh network on noise, without effect on later training.
 
     Args:
         network: name without a seed.

@@ -11,14 +11,19 @@ from pathlib import Path
 import numpy as np
 
 from cdp.errors import InputError, name_rows
+from cdp.nets.embedding import count_parameters
 from cdp.nets.label_spaces import NO_PIXELS, LabelSpace
 from cdp.nets.loop import LoopOptions, train_network
 from cdp.nets.losses import check_classes
-from cdp.nets.pixels import PixelFormat, decode_pixels
+from cdp.nets.pixels import PixelFormat, check_headers, decode_pixels
 from cdp.nets.processes import joined_world
 from cdp.nets.recipe import Recipe
 from cdp.nets.trunks import find_trunk
+from cdp.storage.files import LEAST_ROOM, check_writable
 from cdp.types.manifest import Manifest
+
+_CHECKPOINT_BYTES = 16
+"""Per parameter: weights and momentum as float32, in a checkpoint and the one before it."""
 
 
 @dataclass(frozen=True)
@@ -30,7 +35,7 @@ class Member:
 
     @classmethod
     def parse(cls, text: str) -> Member:
-        """From what was typed."""
+        """Parse the text of an option."""
         network, colon, seed = text.partition(":")
         if colon and not seed.isdecimal():
             raise InputError(
@@ -47,10 +52,10 @@ class Member:
         return self.network if self.seed is None else f"{self.network}-{self.seed}"
 
     def with_seed(self, recipe: Recipe) -> Recipe:
-        """The recipe with this member's seed: its own, moved by the recipe's.
+        """Return the recipe with this member's seed: its own, moved by the recipe's.
 
-        Moved, so that `vgg` and `vgg:1` are never the same network, whatever the recipe's seed, and a repetition with
-        another seed is one for all members.
+        Moved, so that `vgg` and `vgg:1` are never the same network, whatever the recipe's seed, and a
+        repetition with another seed is one for all members.
         """
         return recipe if self.seed is None else replace(recipe, seed=self.seed + 1000 * recipe.seed)
 
@@ -85,7 +90,8 @@ def train_supervised(
     for member in members:
         if names.count(member.name) > 1:
             raise InputError(
-                f"--network {member.name} is given twice; add seeds, e.g. {member.network}:1 and {member.network}:2.",
+                f"--network {member.name} is given twice; add seeds, e.g. {member.network}:1 and "
+                f"{member.network}:2.",
                 code="network-given-twice",
                 option="--network",
                 network=member.name,
@@ -105,10 +111,15 @@ def train_members(
     device: str,
     options: LoopOptions | None,
 ) -> list[Path]:
-    """Train networks one after another on the same label spaces, whose images are decoded once; their folders."""
+    """Train networks one after another on shared, once-decoded images; return their folders."""
     recipe, options = recipe or Recipe(), options or LoopOptions()
     spaces = []
     with joined_world(device) as world:
+        if world.is_first and not all((out / member.name / "card.json").exists() for member in members):
+            _check_room(members, parts, out, recipe)
+            for _, manifest in parts:
+                check_headers(manifest, options.progress)
+        world.wait()
         decode = partial(
             decode_pixels,
             pixel_format=PixelFormat.of(recipe),
@@ -134,8 +145,27 @@ def train_members(
         ]
 
 
+def _check_room(
+    members: Sequence[Member], parts: Sequence[tuple[LabelSpace, Manifest]], out: Path, recipe: Recipe
+) -> None:
+    """Refuse a disk without room for one network's checkpoints and the weights of all."""
+    classes = sum(space.n_classes for space, _ in parts)
+    counts = [
+        count_parameters(
+            member.network,
+            size=recipe.size,
+            classes=classes,
+            channels=recipe.channels,
+            dimensions=recipe.dimensions,
+        )
+        for member in members
+    ]
+    n_bytes = 4 * sum(counts) + _CHECKPOINT_BYTES * max(counts)
+    check_writable(out, max(LEAST_ROOM, n_bytes), "the networks and their checkpoints")
+
+
 def labeled_space(manifest: Manifest) -> LabelSpace:
-    """The label space of a manifest's own identities; its images are not decoded yet."""
+    """Return the label space of a manifest's own identities; its images are not decoded yet."""
     classes = manifest.classes
     rows = np.flatnonzero(classes >= 0)
     if not len(rows):
@@ -150,7 +180,7 @@ def labeled_space(manifest: Manifest) -> LabelSpace:
         where = np.flatnonzero(np.isin(manifest.identities, numbers))
         warnings.warn(
             f"labeled: {int(single.sum()):,} of {manifest.n_identities:,} identities have one image only "
-            f"({name_rows(where)}); they are trained on, but help little.",
+            f"({name_rows(where)}); they help little.",
             stacklevel=2,
         )
     return LabelSpace("labeled", NO_PIXELS, rows, classes[rows], manifest.n_identities, 1.0, manifest.digest)

@@ -13,7 +13,7 @@ _definitions: list[Any] = []
 
 
 def require(module: str, extra: str = "nets") -> Any:
-    """The module, or an error that names the command that installs it."""
+    """Return the module, or an error that names the command that installs it."""
     try:
         return import_module(module)
     except ImportError as error:

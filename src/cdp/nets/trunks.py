@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from cdp.errors import CdpError, InputError
 from cdp.settings import did_you_mean
+from cdp.storage.array_files import regular_size
 
 if TYPE_CHECKING:
     from torch import nn
@@ -46,7 +47,7 @@ _BUILT_IN = ("cdp.nets.backbones", "cdp.nets.small")
 def register_trunk(
     name: str, *, head: HeadKind = "conv", least_size: int = 32, group: str = "yours", about: str = ""
 ) -> Callable[[MakeTrunk], MakeTrunk]:
-    """A decorator that gives a trunk a name.
+    """Return a decorator that gives a trunk a name.
 
     @register_trunk("mine")
     def mine(channels: int) -> nn.Module: ...
@@ -74,7 +75,7 @@ def register_trunk(
 
 
 def find_trunk(name: str) -> TrunkEntry:
-    """The trunk of that name; timm's names are known too."""
+    """Return the trunk of that name; timm's names are known too."""
     entries = _entries()
     if name in entries:
         return entries[name]
@@ -93,13 +94,14 @@ def find_trunk(name: str) -> TrunkEntry:
 
 
 def network_names() -> list[str]:
-    """Every registered name, the paper's first."""
+    """Return every registered name, the paper's first."""
     return list(_entries())
 
 
 def load_trunks(file: str | Path) -> None:
     """Run a Python file that registers trunks of the user's own."""
     try:
+        regular_size(file)
         runpy.run_path(str(file))
     except OSError as error:
         raise InputError(

@@ -1,4 +1,4 @@
-"""Tensors on disk: safetensors, written atomically, checked by their contents; of trained networks, and those that training starts from."""
+"""Weights on disk: safetensors, written atomically and hashed."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ class TrainedNetwork:
 
 
 def load_network(folder: str | Path, device: torch.device | str = "cpu") -> TrainedNetwork:
-    """A trained network, on the device, from the folder that `cdp train` wrote."""
+    """Return a trained network, on the device, from the folder that `cdp train` wrote."""
     settings = read_network_settings(folder)
     file = Path(folder) / WEIGHTS
     tensors, about = read_tensors(file, "train this network again")
@@ -153,7 +153,7 @@ def load_network(folder: str | Path, device: torch.device | str = "cpu") -> Trai
 
 
 def read_network_settings(folder: str | Path) -> NetworkSettings:
-    """How the network of a folder was trained, from its card."""
+    """Return how the network of a folder was trained, from its card."""
     card = read_card(folder, "Network")
     recipe = card.settings.get("recipe")
     if isinstance(recipe, dict) and not set(recipe) <= set(Recipe.__dataclass_fields__):
@@ -166,7 +166,7 @@ def read_network_settings(folder: str | Path) -> NetworkSettings:
 
 
 def build_for(name: str, recipe: Recipe) -> EmbeddingNetwork:
-    """The network that a recipe asks for, freshly initialized; ArcFace stands on output E."""
+    """Return the network that a recipe asks for, freshly initialized; ArcFace stands on output E."""
     return build_network(
         name,
         size=recipe.size,
@@ -194,12 +194,12 @@ _OWN = "network."
 
 
 def hash_start(source: str, network: str) -> str:
-    """What tells whether training starts from the same numbers."""
+    """Return what tells whether training starts from the same numbers."""
     return f"{checksum_of(read_start(source, network)):08x}"
 
 
 def read_start(source: str, network: str) -> dict[str, Tensor]:
-    """Tensors by the names of a cdp network (`trunk.…`, `head.…`), or by those of its trunk alone.
+    """Read tensors by the names of a cdp network (`trunk.…`, `head.…`), or by those of its trunk alone.
 
     Args:
         source: a folder that `cdp train` wrote, a .safetensors file, or `timm` for the weights that timm
@@ -210,7 +210,8 @@ def read_start(source: str, network: str) -> dict[str, Tensor]:
     file = Path(source) / WEIGHTS if Path(source).is_dir() else Path(source)
     if file.suffix != ".safetensors":
         raise InputError(
-            f"{source}: weights to start from are a .safetensors file, a trained network's folder or {TIMM!r}.",
+            f"{source}: weights to start from are a .safetensors file, a trained network's folder or "
+            f"{TIMM!r}.",
             code="weights-source-unknown",
             file=source,
         )
@@ -224,8 +225,9 @@ def read_start(source: str, network: str) -> dict[str, Tensor]:
 def load_start(network: nn.Module, tensors: Mapping[str, Tensor], source: str) -> list[str]:
     """Fill a fresh network; answers with the parts that stay fresh, by name.
 
-    Every tensor of the trunk must be there in its shape. The head is filled where it fits: another image size or length of an
-    embedding has another head. What the trunk has no place for, such as a published classifier, is left out.
+    Every tensor of the trunk must be there in its shape. The head is filled where it fits: another image size
+    or length of an embedding has another head. What the trunk has no place for, such as a published
+    classifier, is left out.
     """
     prefix = "trunk.model." if isinstance(network.trunk, TimmTrunk) else "trunk."
     is_whole = any(name.startswith("trunk.") for name in tensors)
@@ -240,8 +242,8 @@ def load_start(network: nn.Module, tensors: Mapping[str, Tensor], source: str) -
         if name.startswith("trunk.") and not name.endswith("num_batches_tracked"):
             problem = f"has shape {tuple(given[name].shape)}" if name in given else "is missing"
             raise InputError(
-                f"{source}: tensor {name.removeprefix(prefix)!r} {problem}, {tuple(tensor.shape)} is needed; these weights "
-                "belong to another network, or to other channels.",
+                f"{source}: tensor {name.removeprefix(prefix)!r} {problem}, {tuple(tensor.shape)} is needed; "
+                "the weights belong to another network or other channels.",
                 code="start-tensor-differs",
                 file=source,
                 tensor=name.removeprefix(prefix),

@@ -1,4 +1,4 @@
-"""What a recipe leaves to the data: how much is labeled, how large the input of the networks is; each choice as a sentence."""
+"""Choices left to the data: the labeled share and the input size, each explained in a sentence."""
 
 from __future__ import annotations
 
@@ -13,20 +13,23 @@ _ELEVENTH = 1 / 11
 """The paper's parts."""
 
 LABELED_IDENTITIES, VALIDATION_IDENTITIES = 30, 22
-"""Identities that are wanted to train on, and to choose the threshold on: that takes 20, and parts are equal in images, not in people."""
+"""Identities that are wanted to train on, and to choose the threshold on: that takes 20, and parts are equal
+in images, not in people."""
 
 _MOST_LABELED, _MOST_VALIDATION = 0.3, 0.22
-"""Shares of all images that small data are labeled and validated with at most, so that half is left to be labeled and tested on."""
+"""Shares of all images that small data are labeled and validated with at most, so that half is left to be
+labeled and tested on."""
 
 FEW_IDENTITIES, FEW_IMAGES = 20, 250
-"""Networks that are trained from scratch on fewer tell strangers apart poorly: of drawn faces, which are easier than photos, 6 labeled
+"""Networks that are trained from scratch on fewer tell strangers apart poorly: of drawn faces, which are
+easier than photos, 6 labeled
 identities with 94 images gave labels of expected precision 0.34, and 30 with 475 images 0.86."""
 
 _SMALL_SIZE, _LARGE_SIZE, _LARGE_SIDE = 32, 64, 48
 
 
 def validation_share(identities: int | None, rest: float = 1.0) -> float:
-    """Share of all images that the threshold is chosen on; an eleventh if the number of identities is not known.
+    """Return the share of images for choosing the threshold; 1/11 if the number of identities is unknown.
 
     Args:
         rest: share that the test parts leave, of which it takes a third at most.
@@ -36,7 +39,7 @@ def validation_share(identities: int | None, rest: float = 1.0) -> float:
 
 
 def choose_parts(split: SplitSection, identities: int | None) -> SplitSection:
-    """The split with its labeled share and number of unlabeled parts, once the shares of the test parts are known."""
+    """Choose labeled share and number of unlabeled parts, given the shares of the test parts."""
     rest = 1 - split.validation - split.probes - split.distractors
     labeled = split.labeled
     if labeled < 0:
@@ -59,19 +62,19 @@ def split_sentences(given: SplitSection, chosen: SplitSection, identities: int |
     if given.validation < 0 < chosen.validation:
         also = f" and {100 * chosen.validation:.0f} % choose the threshold (--split.validation)"
     return [
-        f"{identities:,} identities do not fill eleven parts: {100 * chosen.labeled * rest:.0f} % of the images are labeled "
-        f"(--split.labeled){also}."
+        f"{identities:,} identities do not fill eleven parts: {100 * chosen.labeled * rest:.0f} % of the "
+        f"images are labeled (--split.labeled){also}."
     ]
 
 
 def choose_size(scan: ImageScan | None, least: int = 0) -> int:
-    """Pixels a side of the networks' input: as drawn faces have, or twice that; no less than the networks can see."""
+    """Choose the input size in pixels: that of drawn faces or twice it, at least the networks' minimum."""
     is_large = scan is not None and scan.median_side >= _LARGE_SIDE
     return max(_LARGE_SIZE if is_large else _SMALL_SIZE, least)
 
 
 def with_sizes(recipe: RunRecipe, scan: ImageScan | None, least: int) -> RunRecipe:
-    """The recipe with the size of the input where it is left open; a scale that is given is not exceeded."""
+    """Fill in an open input size of the recipe, within a given scale."""
 
     def sized(section: TrainSection | JointSection) -> Any:
         size = choose_size(scan, least)
@@ -81,18 +84,19 @@ def with_sizes(recipe: RunRecipe, scan: ImageScan | None, least: int) -> RunReci
 
 
 def size_sentences(given: RunRecipe, chosen: RunRecipe, scan: ImageScan) -> list[str]:
-    """How large the input is, where that was chosen here."""
+    """Return how large the input is, where that was chosen here."""
     if given.train.size and given.joint.size:
         return []
     size = (chosen.joint if given.train.size else chosen.train).size
     return [
-        f"Networks see {size} x {size} pixels: half of the images have {scan.median_side:,} or more on their shorter side. "
-        f"--size sets another, e.g. {'112, in about three times the time' if size == _LARGE_SIZE else '64'}."
+        f"Networks see {size} x {size} pixels: half of the images have {scan.median_side:,} or more on their "
+        "shorter side. --size sets another, e.g. "
+        f"{'112, in about three times the time' if size == _LARGE_SIZE else '64'}."
     ]
 
 
 def image_sentences(recipe: RunRecipe, scan: ImageScan, is_trained: bool) -> list[str]:
-    """Images that are left out, and images that are enlarged where networks are trained on them."""
+    """Describe images that are left out, and images that are enlarged for training."""
     sentences = []
     if scan.n_unreadable:
         are = "image cannot be read and is" if scan.n_unreadable == 1 else "images cannot be read and are"
@@ -107,12 +111,13 @@ def image_sentences(recipe: RunRecipe, scan: ImageScan, is_trained: bool) -> lis
 
 
 def few_sentences(counts: Mapping[str, Mapping[str, int | None]]) -> list[str]:
-    """That little can be expected of networks trained from scratch on so few labeled images; before they are."""
+    """Warn that networks trained from scratch on few labeled images will be weak."""
     images, identities = counts["labeled"]["images"] or 0, counts["labeled"]["identities"] or 0
     if identities >= FEW_IDENTITIES and images >= FEW_IMAGES:
         return []
     return [
-        f"{images:,} labeled images of {identities:,} identities are few to train networks on from scratch, and labels will be poor: "
-        "give more labeled identities (more folders, or --split.labeled), weights to start from (--base.weights), or models that "
-        "are trained already (--network onnx:FILE; for photos of people, cdp label downloads public ones)."
+        f"{images:,} labeled images of {identities:,} identities are few to train networks on from scratch, "
+        "and labels will be poor: give more labeled identities (more folders, or --split.labeled), weights "
+        "to start from (--base.weights), or models that are trained already (--network onnx:FILE; for photos "
+        "of people, cdp label downloads public ones)."
     ]

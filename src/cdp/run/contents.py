@@ -58,7 +58,7 @@ class ContentHashes:
         return str(known[3])
 
     def of_path(self, path: Path, ignored: Collection[str] = _NOT_CONTENTS) -> str | None:
-        """One hash for an artifact: a file, a table of images or a folder; None if it is not there."""
+        """Hash an artifact: a file, a table of images or a folder; None if it does not exist."""
         if path.suffix == ".csv" and path.is_file():
             return self.of_manifest(Manifest.load(path))
         if path.is_file():

@@ -58,7 +58,7 @@ class RecognitionSettings:
 
 @dataclass(frozen=True)
 class MemberSettings:
-    """What the figures of single models depend on; `ensemble` is how many of the best are measured together."""
+    """Settings of single-model figures; `ensemble` is the number of best models measured together."""
 
     measure: MeasureSettings
     ensemble: int
@@ -91,7 +91,7 @@ class Recognition:
     templates: Mapping[float, Resampled] = field(default_factory=dict)
 
     def figures(self) -> RecognitionFigures:
-        """The same with intervals."""
+        """Return the same with intervals."""
         return RecognitionFigures(
             rank1=Figure() if self.rank1 is None else self.rank1.figure(),
             tpr=_rates(self.tpr),
@@ -229,12 +229,12 @@ def _verify(
 
 
 def _column(replicates: DoubleArray, number: int) -> DoubleArray:
-    """One figure of every resampling; empty if nothing was resampled."""
+    """Return one figure of every resampling; empty if nothing was resampled."""
     return replicates[:, number] if len(replicates) else np.empty(0)
 
 
 def _pairs(probes: Embeddings, identities: LongArray, most: int, seed: int) -> ScoredPairs:
-    """Verification pairs among the probes: all same pairs up to half of `most`, the others drawn at random."""
+    """Draw verification pairs among the probes: up to `most` / 2 genuine ones, impostors at random."""
     generator = np.random.default_rng([seed, 3])
     order = np.argsort(identities, kind="stable")
     counts = np.unique(identities, return_counts=True)[1]
@@ -257,7 +257,7 @@ def _pairs(probes: Embeddings, identities: LongArray, most: int, seed: int) -> S
 
 
 def gap_closed(found: Mapping[str, Recognition]) -> RecognitionFigures:
-    """(with pseudo-labels - labeled only) / (all labels - labeled only), resampled together."""
+    """Compute (with pseudo-labels - labeled only) / (all labels - labeled only), resampled together."""
     three = [found[key] for key in ("labeled", "cdp", "all")]
     return Recognition(
         _share([one.rank1 for one in three]),

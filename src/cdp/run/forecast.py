@@ -1,4 +1,4 @@
-"""How long a run will take on this machine: a few timed steps of each network, times the images it will see."""
+"""Run-time forecast: a few timed steps of each network, times the number of images."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Trained:
 
 
 class TimedForecast(Forecast):
-    """Says before the first training how long everything will take, and after every stage what is left of it."""
+    """Forecasts the run time before the first training and updates it after every stage."""
 
     def __init__(self, stages: Sequence[Stage], engine: EngineSection) -> None:
         self._stages, self._engine = stages, engine
@@ -65,7 +65,7 @@ class TimedForecast(Forecast):
         listener.note(f"About {whole} on this machine: {parts}; labeling and measuring come on top.")
 
     def after(self, ran: Ran) -> float | None:
-        """Seconds that are left, by how long the stages took that were foreseen; None before there is a forecast."""
+        """Return the remaining seconds by the stages finished so far; None before a forecast."""
         if self._expected is None or ran.fresh:
             return None
         expected = self._expected.pop(ran.stage.name, None)
@@ -121,7 +121,7 @@ _BOTH = ["labeled", "unlabeled"]
 
 
 def count(counts: Counts, part: str) -> int:
-    """Images of a part; of a fold or of all but one, those of the labeled part, which is more."""
+    """Count the images of a part; a fold, or all but one, counts as the whole labeled part."""
     return counts[part if part in counts else "labeled"]["images"] or 0
 
 

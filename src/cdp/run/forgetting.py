@@ -1,8 +1,8 @@
 """Forget people, and faces of photos that are gone: nothing of them stays in the collection.
 
-Faces, crops, embeddings, pairs, thumbnails, corrections and history are removed. The photos themselves are not touched. A photo that
-was looked at before is not looked at again, so nobody comes back by `cdp add` with the same photos; a new photo of the same person shows
-somebody new, because nothing is left to know them by.
+Faces, crops, embeddings, pairs, thumbnails, corrections and history are removed. The photos themselves are
+not touched. A photo that was looked at before is not looked at again, so nobody comes back by `cdp add` with
+the same photos; a new photo of the same person shows somebody new, because nothing is left to know them by.
 """
 
 from __future__ import annotations
@@ -85,7 +85,8 @@ def find_person(collection: Collection, text: str) -> list[int]:
         found = [int(text)]
     if not found:
         raise InputError(
-            f"Nobody in {collection.folder} is called {text}, or has this number; labels.csv lists names and numbers.",
+            f"Nobody in {collection.folder} is called {text}, or has this number; labels.csv lists names and "
+            "numbers.",
             code="person-unknown",
             name=text,
             folder=collection.folder,
@@ -103,7 +104,7 @@ def _rows_of_gone_photos(collection: Collection) -> BoolArray:
 
 
 def _rewrite_batch(folder: Path, number: int, batch: Batch, rows: LongArray) -> Rewritten:
-    """Store a batch again without some of its faces; one that has no faces keeps its images where they are."""
+    """Rewrite a batch without some faces; a batch without faces keeps its images in place."""
     views = batch.read().take(rows)
     crops = batch.images
     if crops is None or artifact_kind(crops) != "Faces":

@@ -1,6 +1,7 @@
 """The scan of a run's images before anything is trained: which cannot be read, and how large the others are.
 
-What was seen of a file is remembered with its size and time, so that a run that goes on does not decode every image again.
+What was seen of a file is remembered with its size and time, so that a run that goes on does not decode every
+image again.
 """
 
 from __future__ import annotations
@@ -62,15 +63,15 @@ class ImageScan:
         return sides[int(np.searchsorted(counts, (counts[-1] + 1) // 2))]
 
     def count_below(self, size: int) -> int:
-        """Images whose shorter side has fewer pixels."""
+        """Count images whose shorter side has fewer pixels."""
         return sum(count for side, count in self.sides.items() if side < size)
 
     def readable(self, name: str, manifest: Manifest) -> Manifest:
-        """The images of a source that can be read."""
+        """Return the images of a source that can be read."""
         return without_unreadable(manifest, [one.row for one in self.unreadable.get(name, [])])
 
     def save(self, memory: Path, folder: Path) -> None:
-        """Remember for the next run what was seen, and list what is left out as `cdp data check --list` would."""
+        """Save the scan for the next run, and list excluded images as `cdp data check --list` does."""
         write_bytes(memory, msgspec.json.encode(self.memory))
         rows = [(name, one) for name, found in self.unreadable.items() for one in found]
         if not rows:
@@ -122,7 +123,7 @@ def scan_images(
 
 
 def _stored(path: str, run: Path) -> str:
-    """A path as a table of the run names it: from the table if it is inside the collection's folder, so that it can be moved."""
+    """Return a path as a run's table names it: relative to the table if inside the collection."""
     found = os.path.abspath(path)
     return os.path.relpath(found, run) if found.startswith(f"{run.parent}{os.sep}") else found
 
@@ -134,7 +135,7 @@ class _Looks:
         self._known: dict[str, tuple[int, int]] = {}
 
     def of(self, path: str) -> tuple[int, int]:
-        """(-1, -1) where there is no such file."""
+        """Return size and time of a file, (-1, -1) if it does not exist."""
         for name in (path, path.partition("!")[0]):
             if name not in self._known:
                 try:
@@ -158,5 +159,5 @@ def _read(memory: Path | None) -> _Memory:
 
 
 def _under(name: str, progress: Progress) -> Progress:
-    """The same progress under another name of the step."""
+    """Return the same progress under another name of the step."""
     return lambda step, done, total: progress(name, done, total)

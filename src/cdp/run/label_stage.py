@@ -40,7 +40,7 @@ class Round:
 
     @property
     def networks(self) -> str:
-        """Folder of the networks that give opinions: trained on the labeled part, or on the labels of the round before."""
+        """Return the folder of committee networks: of the labeled part, or of the previous round."""
         return "networks" if self.number == 1 else f"round{self.number}"
 
     @property
@@ -62,7 +62,8 @@ class LabelSettings:
         consensus: the settings of section 3.1, without the preset's name.
         models: base first; who is the base and in which order members come is part of the mediator's inputs.
         round: whose networks give opinions.
-        folds: sets of networks that did not see a fold of the labeled identities, which the mediator is trained on.
+        folds: sets of networks that did not see a fold of the labeled identities, which the mediator is
+            trained on.
         from_views: whether embeddings were given instead of images.
         seed: of everything random.
         output: name of the folder that is written.
@@ -79,7 +80,7 @@ class LabelSettings:
 
 @version(1)
 def label_images(settings: LabelSettings, context: Context) -> None:
-    """Write a labels folder: labels, tables, mediator, figures, and what the run's collection needs of the scored pairs."""
+    """Write the label folder: labels, tables, mediator, figures and scored pairs."""
     labeling, unlabeled = make_labeling(settings, context)
     results = measure_labeling(labeling, unlabeled, names=list(settings.models), seed=settings.seed)
     with writing_folder(context.folder / settings.round.folder / settings.output, force=True) as output:
@@ -101,7 +102,7 @@ def label_images(settings: LabelSettings, context: Context) -> None:
 
 
 def tell_expectation(settings: LabelSettings) -> Callable[[Path], list[str]]:
-    """Sentences about the labels, before networks are trained on them: what to expect, and what is out of the ordinary."""
+    """Report expected quality and anomalies of the labels before networks are trained on them."""
 
     def tell(folder: Path) -> list[str]:
         labels = folder / settings.round.folder / settings.output
@@ -112,7 +113,7 @@ def tell_expectation(settings: LabelSettings) -> Callable[[Path], list[str]]:
 
 
 def refuse_labels(labels: str, least: float) -> Callable[[Path], str]:
-    """Why networks are not to be trained on labels: their expected precision is too low; nothing where it is not known.
+    """Explain why networks should not train on these labels (expected precision too low), or None.
 
     Args:
         labels: their folder in the run's folder.
@@ -125,10 +126,11 @@ def refuse_labels(labels: str, least: float) -> Callable[[Path], str]:
         if precision is None or precision >= least:
             return ""
         return (
-            f"No network was trained on these labels: their expected precision is {precision:.2f}, less than {least:g} "
-            "(--least-precision), so most pairs in a group would be of different identities. Give more labeled identities (more folders, "
-            "or --split.labeled), weights to start from (--base.weights) or trained models (--network onnx:FILE; for photos of people, "
-            "cdp label downloads public ones), or train all the same with --least-precision 0."
+            f"No network was trained on these labels: their expected precision is {precision:.2f}, less than "
+            f"{least:g} (--least-precision), so most pairs in a group would be of different identities. Give "
+            "more labeled identities (more folders, or --split.labeled), weights to start from "
+            "(--base.weights) or trained models (--network onnx:FILE; for photos of people, cdp label "
+            "downloads public ones), or train all the same with --least-precision 0."
         )
 
     return refuse
@@ -149,7 +151,7 @@ def expectation_sentences(results: Results) -> list[str]:
 
 
 def make_labeling(settings: LabelSettings, context: Context) -> tuple[Labeling, Views]:
-    """The labeling of the unlabeled part, and its views with all identities that are known."""
+    """Return the labeling of the unlabeled part, and its views with all identities that are known."""
     folder, networks = context.folder, settings.round.networks
     unlabeled = read_part(settings, folder, "unlabeled", networks)
     folds = [f"fold{fold}" for fold in range(1, settings.folds + 1)]
@@ -176,7 +178,7 @@ def make_labeling(settings: LabelSettings, context: Context) -> tuple[Labeling, 
 def _suit_small_parts(
     settings: ConsensusSettings, labeled: Sequence[Views], validation: LongArray
 ) -> tuple[ConsensusSettings, list[str]]:
-    """Settings that the parts are large enough for; after hours of training, too few images are no reason to fail.
+    """Adapt settings to small parts, so that few images do not fail a run after hours of training.
 
     Args:
         settings: as the recipe has them.
@@ -197,12 +199,12 @@ def _suit_small_parts(
 
 
 def stage_runtime(context: Context) -> Runtime:
-    """The runtime of a stage, with a cache of steps."""
+    """Return the runtime of a stage, with a cache of steps."""
     return Runtime(context.engine, StepCache(context.cache), context.progress)
 
 
 def read_part(settings: LabelSettings, folder: Path, name: str, networks: str = "networks") -> Views:
-    """One part as base and committee see it."""
+    """Return one part as base and committee see it."""
     table = part(folder, name)
     if settings.from_views:
         views = Views.load(folder / "views" / name)
@@ -213,7 +215,7 @@ def read_part(settings: LabelSettings, folder: Path, name: str, networks: str = 
 
 
 def stored_views(settings: LabelSettings, folder: Path) -> Path | dict[str, Path]:
-    """Where the embeddings of the unlabeled part are stored: all of them, or by model."""
+    """Return where the embeddings of the unlabeled part are stored: all of them, or by model."""
     if settings.from_views:
         return folder / "views" / "unlabeled"
     networks = folder / "embeddings" / settings.round.networks
@@ -221,12 +223,12 @@ def stored_views(settings: LabelSettings, folder: Path) -> Path | dict[str, Path
 
 
 def embeddings(folder: Path, artifact: str, name: str) -> Embeddings:
-    """One part as one network sees it."""
+    """Return one part as one network sees it."""
     return Views.load(folder / "embeddings" / artifact / name).base
 
 
 def validation_rows(folder: Path, n_images: int) -> BoolArray | None:
-    """Which unlabeled images are the validation part, which comes last; None if there is none."""
+    """Return which unlabeled images are the validation part, which comes last; None if there is none."""
     if not (folder / "parts" / "validation.csv").is_file():
         return None
     return np.arange(n_images) >= n_images - len(part(folder, "validation"))

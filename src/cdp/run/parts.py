@@ -32,12 +32,13 @@ class SplitSettings:
 
 
 def make_parts(settings: SplitSettings, sources: Mapping[str, Manifest]) -> dict[str, Manifest]:
-    """The tables that the stages read, cut from the sources as the settings say; no identity is in two parts.
+    """Cut the sources into the tables that stages read; no identity is in two parts.
 
-    `labeled` are images whose identities may be used, `unlabeled` all images to be labeled. Where there are such:
-    `validation` are the last rows of `unlabeled`, whose identities may be used to choose a threshold, as in the paper, where
-    it is one of the unlabeled parts; `probes` are people who are searched for in the evaluation, among `distractors`;
-    `fold1`, `without_fold1` and so on are folds of the labeled part, and the rest of it.
+    `labeled` are images whose identities may be used, `unlabeled` all images to be labeled. Where there are
+    such: `validation` are the last rows of `unlabeled`, whose identities may be used to choose a threshold,
+    as in the paper, where it is one of the unlabeled parts; `probes` are people who are searched for in the
+    evaluation, among `distractors`; `fold1`, `without_fold1` and so on are folds of the labeled part, and the
+    rest of it.
     """
     split, seed = settings.split, settings.seed
     tables = {
@@ -58,7 +59,7 @@ def make_parts(settings: SplitSettings, sources: Mapping[str, Manifest]) -> dict
         labeled, parts, validation = cut.labeled, list(cut.unlabeled), cut.validation
         if labeled.n_identities < 2:
             raise InputError(
-                f"split.labeled = {split.labeled:.3g} leaves one labeled identity, and two or more are needed to train on; "
+                f"split.labeled = {split.labeled:.3g} leaves one labeled identity, training needs two; "
                 "give a larger share, e.g. 0.3.",
                 code="split-labeled-too-small",
                 key="split.labeled",
@@ -89,7 +90,7 @@ def make_parts(settings: SplitSettings, sources: Mapping[str, Manifest]) -> dict
 
 
 def without_identities(manifest: Manifest) -> Manifest:
-    """The same images without identities."""
+    """Return the same images without identities."""
     return Manifest(
         manifest.locations, np.full(len(manifest), -1), manifest.names, manifest.root, manifest.turns
     )
@@ -103,8 +104,8 @@ def _cut_test(test: Manifest, share: float, seed: int) -> tuple[Manifest, Manife
     n_probes = round(share * len(people))
     if not 0 < n_probes < len(people) or not len(several):
         raise InputError(
-            f"split.test_probes = {share:g} of {len(people):,} people leaves no probes or no distractors; "
-            "choose a share such as 0.5, and people with two images or more.",
+            f"split.test_probes = {share:g} of {len(people):,} people leaves no probes or no "
+            "distractors; set it to e.g. 0.5, and give two images per person.",
             code="test-probes-wrong",
             key="split.test_probes",
             value=share,
@@ -115,10 +116,10 @@ def _cut_test(test: Manifest, share: float, seed: int) -> tuple[Manifest, Manife
 
 
 def _number_together(probes: Manifest, distractors: Manifest) -> tuple[Manifest, Manifest]:
-    """Probes and distractors of two sources with one numbering, checked before networks are trained for weeks.
+    """Number probes and distractors of two sources together, before any training.
 
-    Names are compared as names and numbers as numbers; where one side has names and the other numbers, nobody can be
-    found on both sides, and the distractors' identities are dropped.
+    Names are compared as names and numbers as numbers; where one side has names and the other numbers, nobody
+    can be found on both sides, and the distractors' identities are dropped.
     """
     if (probes.names is None) != (distractors.names is None):
         distractors = without_identities(distractors)
@@ -132,7 +133,7 @@ def _number_together(probes: Manifest, distractors: Manifest) -> tuple[Manifest,
 
 
 def fold_of_rows(labeled: Manifest, folds: int, seed: int) -> LongArray:
-    """Which fold every labeled image is in, int64 (n,); identities that share pictures stay together."""
+    """Return every labeled image's fold, int64 (n,); identities that share pictures stay together."""
     family = families(labeled)
     members = np.unique(family)
     if len(members) < 2 * folds:

@@ -1,4 +1,4 @@
-"""The most memory a piece of work held: the system's own count, set back at the start where the system allows that."""
+"""Peak memory of a block of code, from the system's counter, reset where possible."""
 
 from __future__ import annotations
 
@@ -10,10 +10,12 @@ from types import TracebackType
 
 
 class PeakMemory:
-    """`with PeakMemory() as memory: ...; memory.peak` is in bytes, of this process, all it held before included.
+    """Measure peak memory: `with PeakMemory() as memory: ...; memory.peak` in bytes.
 
-    `memory.grown` is how far it rose above what was held before; None where the system does not tell (it is read from
-    Linux's /proc).
+    Includes everything the process held before.
+
+    `memory.grown` is how far it rose above what was held before; None where the system does not tell (it is
+    read from Linux's /proc).
     """
 
     peak: int = 0

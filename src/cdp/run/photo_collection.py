@@ -7,13 +7,14 @@ album/faces/0001/              aligned faces of the photos that came first, as `
 album/faces/0001-embeddings/   their embeddings
 album/faces/photos.csv         all photos that were looked at, what their bytes are and what became of them
 
-Photos are told by their bytes: a copy is no new photo, a renamed one is the same. Photos count once the collection has them; what a
-killed command left is continued by the next. The folder may be moved as a whole.
+Photos are told by their bytes: a copy is no new photo, a renamed one is the same. Photos count once the
+collection has them; what a killed command left is continued by the next. The folder may be moved as a whole.
 """
 
 from __future__ import annotations
 
 import os
+import warnings
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -62,7 +63,7 @@ from cdp.types.manifest import Manifest
 
 
 def align_settings_of(collection: Collection) -> AlignSettings:
-    """Which faces of photos were taken when a collection was made."""
+    """Return which faces of photos were taken when a collection was made."""
     place = collection.batches[0].images
     if place is None or artifact_kind(place) != "Faces":
         return AlignSettings()
@@ -122,7 +123,8 @@ def add_photos(
         runtime: how it runs.
 
     Raises:
-        InputError: `out` is something else, the models are others than before, or there are too few faces to begin.
+        InputError: `out` is something else, the models are others than before, or there are too few faces to
+            begin.
     """
     place, runtime = Path(out), runtime or Runtime()
     before = _open(place)
@@ -155,7 +157,7 @@ def add_photos(
 
 
 def _joined(before: Collection, now: Collection) -> dict[int, int]:
-    """How many new images came to every identity that was there before."""
+    """Return how many new images came to every identity that was there before."""
     there = set(before.identity.tolist())
     new = Counter(now.identity[before.n_images :].tolist())
     return {one: count for one, count in sorted(new.items()) if one >= 0 and one in there}
@@ -196,7 +198,7 @@ def switch_models(
 
 
 def _crops(faces: Path) -> Manifest:
-    """The crops of a batch; who is on a photo is what people said, and no truth to measure by."""
+    """Return the crops of a batch; who is on a photo is what people said, and no truth to measure by."""
     crops = read_manifest(faces)
     return Manifest(crops.locations, np.full(len(crops), -1), None, crops.root, crops.turns)
 
@@ -237,9 +239,14 @@ def faces_folders(collection: Collection) -> list[Path]:
 def read_photos(place: Path, collection: Collection | None) -> list[Photo]:
     """Read the photos of an album.
 
-    A command that was killed after its faces were added, and before the table was written, left a table with them.
+    A command that was killed after its faces were added, and before the table was written, left a table with
+    them. A table of all photos that is damaged follows from those of the batches.
     """
-    photos = read_photo_table(place / "faces")
+    try:
+        photos = read_photo_table(place / "faces")
+    except InputError as error:
+        warnings.warn(f"{error} It is made again; photos without a face are looked at again.", stacklevel=2)
+        photos = []
     seen = {one.stamp.sha256 for one in photos}
     for folder in [] if collection is None else faces_folders(collection):
         photos += [one for one in read_photo_table(folder) if one.stamp.sha256 not in seen]
@@ -287,7 +294,7 @@ def _find_faces(
 
 
 def _results(faces: Path, photos: Manifest) -> list[_Result]:
-    """What became of every photo of a batch, from its tables."""
+    """Return what became of every photo of a batch, from its tables."""
     counts = Counter(one.photo for one in read_face_rows(faces))
     reasons: dict[str, list[str]] = {}
     for one in read_face_rows(faces, DROPPED):
@@ -298,7 +305,7 @@ def _results(faces: Path, photos: Manifest) -> list[_Result]:
 
 
 def _result(n_faces: int, *reasons: str) -> _Result:
-    """What became of one photo: its faces, or why there is none."""
+    """Return what became of one photo: its faces, or why there is none."""
     if n_faces:
         return FACES, n_faces, ""
     reason = reasons[0] if reasons else NOTHING_FOUND
@@ -354,7 +361,7 @@ def _extend(
 
 
 def _are_reliable(folders: Sequence[Path]) -> BoolArray:
-    """Which faces are good enough to estimate the threshold on: tiny and half faces resemble each other."""
+    """Return which faces are good enough to estimate the threshold on; tiny and cut ones are alike."""
     rows = [one for folder in folders for one in read_face_rows(folder)]
     # NaN, where a photo is an aligned face already, is not below anything.
     return np.array([not (one.size < _RELIABLE_SIZE or one.pose > _RELIABLE_POSE) for one in rows], np.bool_)
@@ -367,7 +374,7 @@ def _embedding_notes(batch: _Batch) -> tuple[str, ...]:
 def _write_photos(
     collection: Collection, before: Sequence[Photo], now: Sequence[Photo], renamed: Mapping[str, str]
 ) -> None:
-    """Write the table of all photos where it changed; renamed ones are found by their new names everywhere."""
+    """Write the photo table if it changed, and use the new names of renamed photos everywhere."""
     if renamed:
         for folder in faces_folders(collection):
             rename_photos(folder, renamed)
@@ -403,18 +410,17 @@ def _open(place: Path) -> Collection | None:
 def _check_number(n_faces: int, n_photos: int) -> None:
     if n_faces < 2:
         raise InputError(
-            f"One face of {n_photos:,} photos is too few to begin with, because there is nobody to compare it with; give "
-            "photos with two faces or more.",
+            f"There is only one face in {n_photos:,} photos; give photos with at least two faces.",
             code="photos-with-one-face",
             found=n_faces,
         )
 
 
 def _said_by_photos(faces: Path, start: int) -> tuple[list[Correction], tuple[str, ...]]:
-    """What photos say of the faces of a batch, by their rows in the collection, where these begin at `start`; and notes.
+    """Turn names and photos of a batch into corrections by row, starting at `start`, with notes.
 
-    Two faces of one photo are two people; a face whose person is known has a name. Of two names the last counts: what a face
-    region says wins over the name of a folder.
+    Two faces of one photo are two people; a face whose person is known has a name. Of two names the last
+    counts: what a face region says wins over the name of a folder.
     """
     manifest, found = read_manifest(faces), read_face_rows(faces)
     pairs = read_correction_table(faces / DIFFERENT, len(manifest), manifest.locations)
@@ -436,7 +442,7 @@ def _said_by_photos(faces: Path, start: int) -> tuple[list[Correction], tuple[st
 def _named_faces(
     names: Mapping[int, str], photos: Sequence[str], start: int, source: str
 ) -> list[Correction]:
-    """Names of faces as corrections, one for all faces of a name; where two on one photo have it, one for each of them."""
+    """Turn face names into corrections, one per name, or one per face if two on a photo share it."""
     on_photo = Counter((name, photos[row]) for row, name in names.items())
     people: dict[str, list[int]] = {}
     alone: list[tuple[str, int]] = []

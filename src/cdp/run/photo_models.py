@@ -1,4 +1,4 @@
-"""The models of photos: a detector and one or more that embed faces, from a folder of ONNX files, or downloaded."""
+"""Models for photos: a detector and embedding models, from a folder of ONNX files or downloaded."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ from cdp.storage.artifacts import read_card
 from cdp.storage.files import artifact_kind
 
 NOT_EMBEDDINGS = ("1k3d68", "2d106det", "genderage")
-"""Models of InsightFace's packs that are stored next to the detector and the embedding model, and are neither."""
+"""Models of InsightFace's packs that are stored next to the detector and the embedding model, and are
+neither."""
 DOWNLOADED = "downloaded"
 """What a collection remembers instead of a folder, where its models were downloaded."""
 _NOT_ABOUT_THE_FILE = "onnx-cuda-missing"
@@ -32,7 +33,7 @@ _NOT_ABOUT_THE_FILE = "onnx-cuda-missing"
 
 @dataclass(frozen=True, eq=False)
 class PhotoModels:
-    """The model that finds faces, and those that embed them, the base first; no detector where all photos are faces already.
+    """The detector and the embedding models, base first; no detector for face crops.
 
     Attributes:
         where: as text, for whoever adds photos later: the folder, and the detector's file if it is elsewhere.
@@ -77,7 +78,7 @@ class ModelPlace:
 
     @property
     def found(self) -> Path | None:
-        """The folder; None = the downloaded models, which also replace the same ones in a folder that is gone."""
+        """Return the model folder; None = the downloaded models, also in place of a vanished folder."""
         if self.folder is not None and not self.folder.is_dir() and self.is_published:
             return None
         return self.folder
@@ -90,7 +91,7 @@ class ModelPlace:
 
 
 def models_of(collection: Collection) -> ModelPlace:
-    """Where the models are that a collection was made with.
+    """Return where the models are that a collection was made with.
 
     Raises:
         InputError: it was not made from photos.
@@ -138,7 +139,7 @@ def open_photo_models(
     before: ModelPlace | None = None,
     progress: Progress = no_progress,
 ) -> PhotoModels:
-    """The models of a folder, each opened once: a detector is known by its outputs, all others embed, in the order of their names.
+    """Open each model of a folder once: the detector is recognized by its outputs, the others embed.
 
     A file that cannot be used is left out, and a note says why.
 
@@ -148,7 +149,8 @@ def open_photo_models(
         base: name of the embedding model that is the base; the first unless given.
         device: where they compute.
         needs_detector: refuse a folder without one; of published models, download it too.
-        before: what the collection was made with, if photos are added to one: images are given to models as they were then.
+        before: what the collection was made with, if photos are added to one: images are given to models as
+            they were then.
         progress: called with how many bytes are downloaded.
 
     Raises:
@@ -167,7 +169,8 @@ def open_photo_models(
     if base is not None and base not in names and before is None:
         found.refuse_left_out([base])
         raise InputError(
-            f"--base {base}: no embedding model of {found.place} has this name; there are {', '.join(names)}.",
+            f"--base {base}: no embedding model of {found.place} has this name; there are "
+            f"{', '.join(names)}.",
             code="base-model-unknown",
             value=base,
             found=tuple(names),
@@ -211,7 +214,7 @@ class _Found:
 
 
 def _fetch(detector: Path | None, options: _Options, progress: Progress) -> tuple[_Found, tuple[str, ...]]:
-    """The published models, downloaded if they are not there."""
+    """Return the published models, downloaded if they are not there."""
     wanted = [model_downloads.EMBEDDER]
     if options.needs_detector and detector is None:
         wanted.append(model_downloads.DETECTOR)
@@ -225,7 +228,7 @@ def _fetch(detector: Path | None, options: _Options, progress: Progress) -> tupl
 
 
 def _open_folder(place: Path, detector: Path | None, options: _Options) -> _Found:
-    """All detectors, or the one that is given, and all models that embed, of a folder."""
+    """Return all detectors, or the one that is given, and all models that embed, of a folder."""
     if not place.is_dir():
         raise InputError(
             f"{place}: no such folder; give the folder that holds your .onnx models.",
@@ -264,7 +267,7 @@ def _open_file(file: Path, options: _Options) -> Detector | OnnxEmbedder:
 
 
 def _as_before(opened: OnnxEmbedder, before: ModelPlace | None) -> OnnxEmbedder:
-    """A model that is given its images as it was when the collection was made.
+    """Return a model that is given its images as it was when the collection was made.
 
     Raises:
         InputError: its card says otherwise.
@@ -276,8 +279,8 @@ def _as_before(opened: OnnxEmbedder, before: ModelPlace | None) -> OnnxEmbedder:
     if any(now.known_from[key] == CARD for key in changed):
         card = opened.model.path.with_suffix(".toml")
         raise InputError(
-            f"{card}: says {now.in_words}, and the collection was made with {then.in_words}; correct or remove the card, or "
-            "begin another collection.",
+            f"{card}: {now.in_words}, but the collection was made with {then.in_words}; correct or "
+            "remove the card, or create a new collection.",
             code="photo-model-inputs-differ",
             file=card,
             keys=tuple(changed),
@@ -290,7 +293,7 @@ def _check_found(found: _Found, options: _Options) -> None:
     if len(found.detectors) > 1:
         listed = " and ".join(map(str, found.detectors))
         raise InputError(
-            f"{listed} are detectors; say which one to use by --detector FILE.",
+            f"Several detectors: {listed}; choose one with --detector FILE.",
             code="detectors-ambiguous",
             files=tuple(map(str, found.detectors)),
         )
@@ -298,16 +301,16 @@ def _check_found(found: _Found, options: _Options) -> None:
         found.refuse_left_out(list(options.before.checksums))
     if not found.embedders:
         raise InputError(
-            f"{found.place}: holds no embedding model that can be used; put one there as .onnx (docs/photos.md names some), or "
-            f"leave --models out.{found.reasons}",
+            f"{found.place}: no usable embedding model; add one as .onnx (docs/photos.md lists some), or "
+            f"omit --models.{found.reasons}",
             code="models-without-embedder",
             folder=found.place,
             left_out=tuple(error.code for error in found.left_out.values()),
         )
     if options.needs_detector and not found.detectors:
         raise InputError(
-            f"{found.place}: holds no face detector that can be used; give one as --detector FILE.onnx, or say --ready all if "
-            f"the photos are faces.{found.reasons}",
+            f"{found.place}: no usable face detector; give --detector FILE.onnx, or --ready all if the "
+            f"photos are aligned faces.{found.reasons}",
             code="detector-missing",
             option="--detector",
             left_out=tuple(error.code for error in found.left_out.values()),
@@ -348,8 +351,9 @@ def check_models(collection: Collection, embedders: Sequence[Embedder]) -> None:
     base = str(card.settings["base"])
     if before != now or embedders[0].name != base:
         raise InputError(
-            f"{place} was made with other models: {', '.join(before)}, base {base}; now they are {', '.join(now)}, base "
-            f"{embedders[0].name}. Give the same files, or switch first: cdp regroup {place} --models FOLDER.",
+            f"{place} was made with {', '.join(before)} (base {base}), not {', '.join(now)} (base "
+            f"{embedders[0].name}); give the same models, or switch with cdp regroup {place} --models "
+            "FOLDER.",
             code="photo-models-differ",
             expected=tuple(before),
             found=tuple(now),

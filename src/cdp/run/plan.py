@@ -45,12 +45,12 @@ class Model:
         return frozen_file(self.network)
 
     def seen(self, parts: Sequence[str]) -> tuple[str, ...]:
-        """The artifacts of its embeddings of some parts."""
+        """Return the artifacts of its embeddings of some parts."""
         return tuple(f"{self.artifact} of {part}" for part in parts)
 
 
 def label_stage(settings: LabelSettings, needs: tuple[str, ...]) -> list[Stage]:
-    """The stage that labels, as `cdp run` does it."""
+    """Return the stage that labels, as `cdp run` does it."""
     prefix, folder = settings.round.prefix, settings.round.folder
     makes = {f"{prefix}labels": f"{folder}labels"}
     return [
@@ -68,11 +68,11 @@ def label_stage(settings: LabelSettings, needs: tuple[str, ...]) -> list[Stage]:
 
 
 def idle_consensus(settings: ConsensusSettings) -> frozenset[str]:
-    """Settings of section 3.1 that cannot change the labels, as the others are; named as in the label stage's settings."""
+    """Name the settings of section 3.1 that cannot affect the labels, given the others."""
     idle: set[str] = set()
     if settings.method == "exact":
         idle |= {"recall"}
-    if settings.mediator in ("trees", "similarity"):
+    if settings.mediator in ("auto", "trees", "similarity"):
         idle |= {"inputs"}
     if settings.mediator != "vote":
         idle |= {"min_votes"}
@@ -91,7 +91,7 @@ def _idle_training(training: TrainingSettings) -> frozenset[str]:
 
 
 def make_stages(resolved: ResolvedRecipe, labeler: Labeler = label_stage) -> list[Stage]:
-    """Every stage of a run; nothing is read or written here.
+    """Return every stage of a run; nothing is read or written here.
 
     Args:
         resolved: the recipe, with nothing left open.
@@ -141,11 +141,12 @@ class _Stages:
         return [*stages, *self.last_stages(models, rounds[-1])]
 
     def last_stages(self, models: Sequence[Model], labels: Round) -> list[Stage]:
-        """The base on the labels, and what is measured; a base that is used as it is ends with its labels."""
+        """List the stages that train and measure the base; a frozen base ends with its labels."""
         recipe, stages, tested = self.recipe, [], {}
         if models[0].file is None:
             tested = {"labeled": models[0], "cdp": Model("joint", recipe.base.network)}
-            # Only the network that is kept: a committee whose members followed each other would agree too easily.
+            # Only the network that is kept: a committee whose members followed each other would agree too
+            # easily.
             teachers = self.models(labels.networks) if recipe.joint.distill else []
             stages.append(self.join(tested["cdp"], "train with pseudo-labels", labels, teachers))
         if not self.tests:
@@ -234,7 +235,7 @@ class _Stages:
         )
 
     def start(self, model: Model) -> tuple[str, ...]:
-        """The weights that a network starts from, as an artifact; only the base does."""
+        """Return the weights that a network starts from, as an artifact; only the base does."""
         is_started = bool(self.recipe.base.weights) and model.network == self.recipe.base.network
         return (START,) if is_started else ()
 
@@ -257,7 +258,7 @@ class _Stages:
         return training.NetworkSettings(*common)
 
     def join(self, model: Model, name: str, labels: Round, teachers: Sequence[Model] = ()) -> Stage:
-        """A network on the labels of a round, and on what its teachers see."""
+        """Return a network on the labels of a round, and on what its teachers see."""
         joint = self.recipe.joint
         common = (
             model.network,

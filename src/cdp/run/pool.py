@@ -1,4 +1,4 @@
-"""A pool of finished stages that several runs share: what one made, the others link instead of making it again."""
+"""Pool of finished stages, linked instead of repeated by all runs that share it."""
 
 from __future__ import annotations
 
@@ -17,9 +17,10 @@ _RECORD = "record.json"
 class Pool:
     """Finished stages by key; `KEY/record.json` and what was made, under the paths it has in a run's folder.
 
-    An entry appears whole, by one renaming, and never changes. Files are hard links where the disk allows it, so
-    ten runs that share a network hold it once. A stage clears its old outputs before it runs and never writes into
-    a file that is there, so a link is never written through; what is damaged all the same is found by its hash.
+    An entry appears whole, by one renaming, and never changes. Files are hard links where the disk allows it,
+    so ten runs that share a network hold it once. A stage clears its old outputs before it runs and never
+    writes into a file that is there, so a link is never written through; what is damaged all the same is
+    found by its hash.
     """
 
     def __init__(self, folder: Path) -> None:

@@ -29,14 +29,14 @@ _LIBRARIES = ("numpy", "scipy", "numba", "scikit-learn", "pillow", "torch", "tim
 def make_record(
     resolved: ResolvedRecipe, folder: Path, ran: Sequence[Ran], started: datetime, command: str
 ) -> RunRecord:
-    """All that is known about a finished run."""
+    """Return all that is known about a finished run."""
     recipe = resolved.recipe
     parts: dict[str, PartRecord] = read_json(folder / "parts" / "counts.json", dict[str, PartRecord])
     notes = [*resolved.notes, *read_facts(folder / "labels").notes]
     if "probes" in parts and parts["probes"].identities == 1:
         notes.append(
-            "There is one probe identity only, so verification was not measured; give more of them, e.g. split.probes a "
-            "larger share."
+            "There is one probe identity only, so verification was not measured; give more of them, e.g. "
+            "split.probes a larger share."
         )
     return RunRecord(
         cdp=__version__,
@@ -71,12 +71,12 @@ def make_record(
 
 
 def _plain(value: Any) -> Any:
-    """As JSON gives it back."""
+    """Convert to what JSON would give back."""
     return list(value) if isinstance(value, tuple) else value
 
 
 def collect_results(folder: Path, stages: Sequence[Stage]) -> Results:
-    """All figures of a run together: of labels and earlier rounds, of recognition, and of every model by itself.
+    """Collect all figures of a run: labels, earlier rounds, recognition, and single models.
 
     Only what these stages made is read: an earlier run with other settings may have left more.
     """
@@ -96,7 +96,7 @@ def collect_results(folder: Path, stages: Sequence[Stage]) -> Results:
 
 
 def _merge_members(graphs: Committee | None, tested: Committee | None) -> Committee | None:
-    """Every model with what its graph shows, and what it recognizes where that was measured."""
+    """Return every model with what its graph shows, and what it recognizes where that was measured."""
     if graphs is None or tested is None:
         return graphs
     found = {member.name: member for member in tested.members}
@@ -108,13 +108,13 @@ def _merge_members(graphs: Committee | None, tested: Committee | None) -> Commit
 
 
 def device_name(device: str) -> str:
-    """What a run computes on, by name."""
+    """Return what a run computes on, by name."""
     accelerator = find_accelerator(device)
     return "cpu" if accelerator is None else str(accelerator)
 
 
 def versions() -> dict[str, str]:
-    """Of Python and of the libraries that results rest on."""
+    """Return the versions of Python and of the libraries that results depend on."""
     found = {"python": platform.python_version()}
     for name in _LIBRARIES:
         with suppress(metadata.PackageNotFoundError):
@@ -123,7 +123,7 @@ def versions() -> dict[str, str]:
 
 
 def commit() -> str | None:
-    """The commit this code is at, `+` behind it if files were changed since; None if it is not a checkout of cdp."""
+    """Return the commit of this checkout, with `+` if files changed; None outside of one."""
     source = Path(__file__).parent
     # The package must be where the repository has it, not merely somewhere inside a user's own repository.
     if not (source.parents[2] / ".git").exists():
@@ -140,5 +140,5 @@ def commit() -> str | None:
 
 
 def now() -> datetime:
-    """The time, with its zone."""
+    """Return the time, with its zone."""
     return datetime.now(UTC)

@@ -1,8 +1,8 @@
 """The collection of a run: the labels of its last round, to be reviewed, corrected, extended and exported.
 
-The run's stages work in `run/` of the collection's folder. Their labels never change; the collection does, as people correct it. So
-when the stages made other labels, the collection gets new pairs and groups, and keeps its corrections and its identities' numbers where
-the images are the same.
+The run's stages work in `run/` of the collection's folder. Their labels never change; the collection does, as
+people correct it. So when the stages made other labels, the collection gets new pairs and groups, and keeps
+its corrections and its identities' numbers where the images are the same.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ from cdp.types import Labels, Views
 from cdp.types.run_record import Results, RunRecord
 
 _KEPT = (
-    "Images were added to this collection since it was made, so it keeps its groups; for a collection of the new labels, run with "
-    "another --out."
+    "Images were added to this collection since it was made, so it keeps its groups; for a collection of the "
+    "new labels, run with another --out."
 )
 
 
 def publish_collection(
     root: Path, run: Path, settings: LabelSettings, record: RunRecord, hashes: ContentHashes
 ) -> tuple[Collection, RunRecord]:
-    """The collection at `root` with the labels that the run in `run` made, and the record, with a note if it keeps others.
+    """Publish a run's labels as the collection at `root`; return it with a note if others are kept.
 
     Its tables and its report are written again.
 
@@ -104,7 +104,7 @@ def _threshold(results: Results) -> float:
 
 
 def _are_same_images(before: Collection, unlabeled: Views) -> bool:
-    """Whether a collection is of the same images in the same order, as far as their embeddings or paths say."""
+    """Test whether a collection has the same images in the same order, by embeddings or paths."""
     if before.n_images != unlabeled.n_images:
         return False
     if before.paths is None or unlabeled.paths is None:

@@ -24,6 +24,7 @@ from cdp.run.sources import (
     START,
     TEMPLATE_IMAGES,
     ResolvedRecipe,
+    embedding_bytes,
     model_source,
     prepare,
     source_names,
@@ -31,7 +32,7 @@ from cdp.run.sources import (
 )
 from cdp.run.stages import Ledger, Stage, only
 from cdp.storage.artifacts import write_run_record
-from cdp.storage.files import disk_errors, refuse_link, write_text
+from cdp.storage.files import LEAST_ROOM, check_writable, disk_errors, refuse_link, write_text
 from cdp.storage.hashes import hash_values
 from cdp.types.run_record import RunRecord
 
@@ -63,7 +64,8 @@ def run_recipe(
     """Run every stage that is not fresh, then write `run.json`, the collection and its report.
 
     Args:
-        out: folder of the collection; the stages work in `run/` of it, and a run that was killed goes on there.
+        out: folder of the collection; the stages work in `run/` of it, and a run that was killed goes on
+            there.
 
     Raises:
         BusyError: another run is at work in the folder.
@@ -75,6 +77,7 @@ def run_recipe(
     started = now()
     refuse_other_folder(root, RUN, "cdp run")
     resolved = prepare(recipe, _memory(folder), listener.progress)
+    check_writable(root, max(LEAST_ROOM, embedding_bytes(resolved)), "the embeddings")
     for sentence in resolved.said:
         listener.note(sentence)
     with alone_in(folder):
@@ -95,7 +98,7 @@ def run_recipe(
 def _run_stages(
     resolved: ResolvedRecipe, ledger: Ledger, listener: Listener
 ) -> tuple[ResolvedRecipe, list[Ran]]:
-    """Every stage, or those up to labels that no network is to be trained on, with a note that says so."""
+    """Run all stages, or those up to labels that must not be trained on, with a note."""
     recipe = resolved.recipe
     sources = hash_sources(resolved, ledger)
 
@@ -119,19 +122,20 @@ def _run_stages(
     why = stages[len(ran)].refuse(ledger.folder)
     n_rounds = sum(one.stage.group == "label" for one in ran)
     if n_rounds < recipe.joint.rounds:
-        # Labels of a round between have no scored pairs; the same labels are made once more, as the last ones.
+        # Labels of a round between have no scored pairs; the same labels are made once more, as the last
+        # ones.
         shorter = replace(recipe, joint=replace(recipe.joint, rounds=n_rounds))
         ran = run(only(make_stages(replace(resolved, recipe=shorter)), ["labels"]))
     return replace(resolved, notes=(*resolved.notes, why)), ran
 
 
 def _memory(folder: Path) -> Path:
-    """Where a run remembers what was seen of its images."""
+    """Return where a run remembers what was seen of its images."""
     return folder / "stages" / "images.json"
 
 
 def run_folder(root: Path) -> Path:
-    """Where the stages of a run work."""
+    """Return where the stages of a run work."""
     return root / RUN
 
 
@@ -165,7 +169,7 @@ def run_part(
 
 
 def _refuse_inputs_among(stages: Sequence[Stage], recipe: RunRecipe, folder: Path) -> None:
-    """A stage clears what an older one left, so what the user gives must not be there."""
+    """Refuse inputs inside a stage's folder, which the stage clears."""
     for name in source_names(recipe):
         for given in source_paths(recipe, name):
             for path in (path for stage in stages for path in stage.makes.values()):
@@ -185,7 +189,7 @@ def sources_for(stages: Sequence[Stage], resolved: ResolvedRecipe, ledger: Ledge
 
 
 def plan_recipe(recipe: RunRecipe, out: str | Path) -> list[Planned]:
-    """What a run would do, and why; nothing is written."""
+    """Return what a run would do, and why; nothing is written."""
     folder = run_folder(Path(out).absolute())
     resolved = prepare(recipe, _memory(folder))
     ledger = Ledger(folder)
@@ -205,7 +209,7 @@ def clear(out: str | Path) -> None:
 
 
 def hash_sources(resolved: ResolvedRecipe, ledger: Ledger) -> dict[str, str]:
-    """What the user's images or embeddings hold, by source."""
+    """Return what the user's images or embeddings hold, by source."""
     recipe = resolved.recipe
     if resolved.facts.kind == "images":
         hashes = {
@@ -238,13 +242,15 @@ def _hash_models(recipe: RunRecipe, ledger: Ledger) -> dict[str, str]:
 
 
 def refuse_other_folder(folder: Path, mark: str, command: str) -> None:
-    """A folder that holds other things, and not the folder that marks it, is not to be filled, let alone cleared.
+    """Refuse a folder with other contents that lacks its marker, before filling or clearing it.
 
     Args:
         folder: that is to be filled.
-        mark: a folder in it; `run` marks a collection that a run made, which holds nothing that collections do not.
+        mark: a folder in it; `run` marks a collection that a run made, which holds nothing that collections
+            do not.
         command: that makes such folders, for the message.
     """
+    check_writable(folder)
     with disk_errors(folder):
         if not folder.is_dir():
             return

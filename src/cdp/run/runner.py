@@ -1,4 +1,4 @@
-"""The runner: stage after stage, each skipped if it is fresh; one run per folder; nothing lost when killed."""
+"""The runner: executes stale stages in order, one run per folder, safe to interrupt."""
 
 from __future__ import annotations
 
@@ -22,26 +22,26 @@ class Listener:
     """Called as a run goes on; does nothing unless a subclass does, such as the terminal."""
 
     def started(self, stage: Stage, why: str, at: int, n_stages: int) -> None:
-        """A stage begins."""
+        """Announce that a stage begins."""
 
     def progress(self, step: str, done: int, total: int) -> None:
-        """A stage goes on."""
+        """Report the progress of a stage."""
 
     def finished(
         self, stage: Stage, record: Record, *, fresh: bool, at: int, n_stages: int, left: float | None = None
     ) -> None:
-        """A stage is done, or was fresh already; about `left` seconds of training and embedding are to come, if that is known."""
+        """Report a finished or fresh stage, and about how many seconds are left, if known."""
 
     def message(self, stage: Stage, sentence: str) -> None:
-        """A message about a finished stage."""
+        """Report a message about a finished stage."""
 
     def note(self, sentence: str) -> None:
-        """A message about the whole run."""
+        """Report a message about the whole run."""
 
 
 @dataclass(frozen=True)
 class Planned:
-    """A stage and whether it would run: `fresh`, `run`, or `perhaps` if that hangs on a stage that runs before."""
+    """A stage and its state: `fresh`, `run`, or `perhaps` if that depends on an earlier stage."""
 
     stage: Stage
     state: str
@@ -63,10 +63,10 @@ class Forecast:
     def before(
         self, stages: Sequence[Stage], ledger: Ledger, digests: Mapping[str, str], listener: Listener
     ) -> None:
-        """The first of these stages is about to run."""
+        """Announce that the first of these stages is about to run."""
 
     def after(self, ran: Ran) -> float | None:  # noqa: ARG002
-        """A stage is done, or was fresh already; how many seconds are left, if that is known."""
+        """Return a stage is done, or was fresh already; how many seconds are left, if that is known."""
         return None
 
 
@@ -127,7 +127,7 @@ def run_stages(
 
 
 def plan_stages(stages: Sequence[Stage], ledger: Ledger, sources: Mapping[str, str]) -> list[Planned]:
-    """What would run, and why; nothing is changed. Sources without a hash may be anything."""
+    """Return what would run, and why; nothing is changed. Sources without a hash may be anything."""
     digests = dict(sources)
     unknown: dict[str, str] = {}
     plan = []
@@ -182,7 +182,7 @@ def _run(stage: Stage, ledger: Ledger, digests: dict[str, str], context: Context
 
 
 def _inner_steps(stage: Stage, folder: Path) -> dict[str, float]:
-    """Seconds of the steps inside a stage, where the card of what it made has them."""
+    """Return the seconds of the steps inside a stage, if the card of its result has them."""
     steps: dict[str, float] = {}
     for path in stage.makes.values():
         if (folder / path / "card.json").is_file():
@@ -192,7 +192,7 @@ def _inner_steps(stage: Stage, folder: Path) -> dict[str, float]:
 
 @contextmanager
 def alone_in(folder: Path) -> Iterator[None]:
-    """One run per folder, which is made if it is not there."""
+    """Allow one run per folder, which is created if needed."""
     if folder.exists() and not folder.is_dir():
         raise InputError(
             f"{folder} is a file, not a folder; choose another --out.", code="output-is-a-file", file=folder

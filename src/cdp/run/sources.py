@@ -43,7 +43,8 @@ class Facts:
         kind: images, which networks are trained on, or embeddings.
         unlabeled_known: whether every unlabeled image has a true identity.
         models: the base and the committee of given embeddings; empty for images.
-        identities: those with two images or more in what is to be split; None if it is split already, or not known.
+        identities: those with two images or more in what is to be split; None if it is split already, or not
+            known.
         least_size: pixels a side that the networks need at least.
         scan: what was seen of the images; None if they were not looked at.
     """
@@ -67,16 +68,17 @@ class Sources:
         self.templates = cache(partial(read_template_images, recipe))
 
     def manifest(self, name: str) -> Manifest:
-        """The images of a source, without those that cannot be read."""
+        """Return the images of a source, without those that cannot be read."""
         return self._read(name) if self._scan is None else self._scan.readable(name, self._read(name))
 
     def scanned(self, memory: Path | None, progress: Progress) -> tuple[Sources, ImageScan]:
-        """The same sources without what cannot be read, and what was seen; `memory` is the file of an earlier scan."""
+        """Scan the sources for unreadable images; `memory` is the file of an earlier scan."""
         manifests = {name: self._read(name) for name in self.names}
         scan = scan_images(manifests, memory, self._recipe.engine.threads, progress)
         if lost := scan.unreadable.get(TEMPLATE_IMAGES):
             raise InputError(
-                f"data.template_images: {lost[0].location}: {lost[0].reason} The protocol names it, so it cannot be left out.",
+                f"data.template_images: {lost[0].location}: {lost[0].reason} The protocol names it, so it "
+                "cannot be left out.",
                 code="template-image-unreadable",
                 file=lost[0].location,
                 count=len(lost),
@@ -143,17 +145,17 @@ class ResolvedRecipe:
 
 
 def source_names(recipe: RunRecipe) -> tuple[str, ...]:
-    """The sources that a recipe reads, as artifact names."""
+    """Return the sources that a recipe reads, as artifact names."""
     return tuple(name for name, paths in _sources(recipe).items() if any(paths))
 
 
 def model_source(network: str) -> str:
-    """The artifact name of a model that is used as it is."""
+    """Return the artifact name of a model that is used as it is."""
     return f"model {folder_name(network)}"
 
 
 def source_paths(recipe: RunRecipe, name: str) -> tuple[str, ...]:
-    """Where a source is stored; the unlabeled one may be several files or folders."""
+    """Return where a source is stored; the unlabeled one may be several files or folders."""
     return _sources(recipe)[name]
 
 
@@ -172,7 +174,7 @@ def _sources(recipe: RunRecipe) -> dict[str, tuple[str, ...]]:
 
 
 def read_source(recipe: RunRecipe, name: str) -> Manifest:
-    """The manifest of a source: its images, or the rows of its embeddings, as `FILE!ROW`."""
+    """Return the manifest of a source: its images, or the rows of its embeddings, as `FILE!ROW`."""
     paths = source_paths(recipe, name)
     if source_kind(recipe) == "embeddings":
         return merge_manifests([_rows_of(recipe, path) for path in paths])
@@ -183,7 +185,7 @@ def read_source(recipe: RunRecipe, name: str) -> Manifest:
 
 
 def read_template_images(recipe: RunRecipe) -> tuple[Manifest, list[TemplateProtocol]]:
-    """The images that the files of data.templates name, and the protocols with their rows among these images."""
+    """Read the images of data.templates, and the protocols with their rows among these images."""
     data = recipe.data
     given = read_manifest(data.template_images, root=data.root or None)
     names = ImageNames(given.locations, f"data.template_images = {data.template_images}")
@@ -194,15 +196,15 @@ def read_template_images(recipe: RunRecipe) -> tuple[Manifest, list[TemplateProt
 
 
 def read_given_views(recipe: RunRecipe, path: str) -> Views:
-    """The views at a path: in a layout of views, or a folder of NETWORK.npy as the recipe names the networks."""
+    """Read views at a path, or a folder of NETWORK.npy named as the recipe's networks."""
     if looks_like_views(path):
         return read_views(path)
     folder, names = Path(path), network_names(recipe)
     for name in ("identities", *names):
         if not (folder / f"{name}.npy").is_file():
             raise InputError(
-                f"{folder / name}.npy is not there; give views (base.npy, committee/NAME.npy), or a folder with "
-                "identities.npy and one .npy per network, called as base.network and committee.networks call it.",
+                f"{folder / name}.npy does not exist; give views (base.npy, committee/NAME.npy), or a "
+                "folder with identities.npy and one .npy per network.",
                 code="network-embeddings-missing",
                 file=f"{folder / name}.npy",
             )
@@ -216,7 +218,7 @@ def read_given_views(recipe: RunRecipe, path: str) -> Views:
 
 
 def views_of_source(recipe: RunRecipe, name: str) -> dict[str, Views]:
-    """The views of a source by path, where it is embeddings."""
+    """Return the views of a source by path, where it is embeddings."""
     return {path: read_given_views(recipe, path) for path in source_paths(recipe, name)}
 
 
@@ -234,7 +236,7 @@ def _rows_of(recipe: RunRecipe, path: str) -> Manifest:
 
 
 def _row_file(path: str) -> Path:
-    """A file that stands for the embeddings at a path where single rows are named."""
+    """Return a file that stands for the embeddings at a path where single rows are named."""
     given = Path(path).absolute()
     if given.is_file():
         return given
@@ -244,7 +246,7 @@ def _row_file(path: str) -> Path:
 
 
 def rows_of_part(table: Manifest, sources: Mapping[str, Views]) -> list[tuple[Views, LongArray]]:
-    """Which rows of which views a part of embeddings stands for, in order."""
+    """Return which rows of which views a part of embeddings stands for, in order."""
     views = {str(_row_file(path)): one for path, one in sources.items()}
     files = np.array([location.rpartition("!")[0] for location in table.locations])
     rows = np.array([int(location.rpartition("!")[2]) for location in table.locations], np.int64)
@@ -270,8 +272,8 @@ def look_at(recipe: RunRecipe, given: Sources | None = None) -> Facts:
     for other in others:
         if models[other] != models[first]:
             raise InputError(
-                f"{other} has the models {', '.join(models[other])}, and {first} has {', '.join(models[first])}: embed "
-                "all parts with the same models.",
+                f"{other} has the models {', '.join(models[other])}, and {first} has "
+                f"{', '.join(models[first])}: embed all parts with the same models.",
                 code="sources-models-differ",
                 expected=tuple(models[first]),
                 found=tuple(models[other]),
@@ -301,8 +303,17 @@ def prepare(
     return resolved
 
 
+def embedding_bytes(resolved: ResolvedRecipe) -> int:
+    """Estimate the size of the embeddings that a run writes; what earlier stages wrote is not subtracted."""
+    recipe, sources = resolved.recipe, resolved.sources
+    if resolved.facts.scan is None:
+        views = [one for name in sources.names for one in sources.views(name).values()]
+        return sum(4 * one.n_images * sum(model.dimensions for model in one) for one in views)
+    return 4 * resolved.facts.scan.n_images * recipe.train.dimensions * len(network_names(recipe))
+
+
 def resolve(recipe: RunRecipe, facts: Facts) -> ResolvedRecipe:
-    """Decide what the recipe leaves open (-1 and `auto`), and leave out what cannot be measured, with a sentence."""
+    """Decide what the recipe leaves open (-1, `auto`) and drop unmeasurable figures, with sentences."""
     is_trained = facts.kind == "images" and bool(trained_members(recipe))
     chosen = resolve_shares(recipe, is_trained, facts.identities)
     said = choices.split_sentences(recipe.split, chosen.split, facts.identities)
@@ -318,7 +329,7 @@ def resolve(recipe: RunRecipe, facts: Facts) -> ResolvedRecipe:
 
 
 def _resolve_consensus(recipe: RunRecipe, resolved: ResolvedRecipe, is_trained: bool) -> ResolvedRecipe:
-    """The same with what the mediator is trained on and its threshold, and notes on what is left out."""
+    """Fill in the mediator's training images and the threshold, with notes on what is left out."""
     notes: list[str] = []
     consensus = resolved.recipe.consensus
     by_similarity = consensus.mediator == "similarity"
@@ -326,12 +337,13 @@ def _resolve_consensus(recipe: RunRecipe, resolved: ResolvedRecipe, is_trained: 
         is_unseen = is_trained and resolved.has_validation and not recipe.train.folds
         consensus = replace(consensus, train_on="validation" if is_unseen else "labeled")
     if is_trained and consensus.threshold is None and not resolved.has_validation and not by_similarity:
-        # Of given embeddings some labeled identities are held out; here the networks were trained on all of them.
+        # Of given embeddings some labeled identities are held out; here the networks were trained on all of
+        # them.
         consensus = replace(consensus, threshold=consensus.default_threshold)
         where = "split.validation a share" if recipe.data.is_split_here else "data.validation"
         notes.append(
-            f"threshold = {consensus.threshold:g}, the default, was not chosen on labeled identities: there is no validation "
-            f"part; give {where}."
+            f"threshold = {consensus.threshold:g}, the default, was not chosen on labeled identities: there "
+            f"is no validation part; give {where}."
         )
     if is_trained and PROBE_PARTS[0] not in resolved.test_parts:
         missing = "identification" if resolved.test_parts else "recognition"
@@ -347,7 +359,7 @@ def _resolve_consensus(recipe: RunRecipe, resolved: ResolvedRecipe, is_trained: 
 
 
 def resolve_shares(recipe: RunRecipe, is_trained: bool, identities: int | None = None) -> RunRecipe:
-    """Shares of the split that are left open: a validation part where it is used, a test part where networks are trained.
+    """Set open shares of the split: validation if it is used, test if networks are trained.
 
     Args:
         identities: how many there are to split; None = enough.

@@ -53,7 +53,10 @@ def refuse_nothing(folder: Path) -> str:  # noqa: ARG001
 
 
 def version(number: int) -> Callable[[Body], Body]:
-    """A decorator: the version of a stage's code, part of its key; raise it when the same settings make something else."""
+    """Decorate a stage body with its version, part of its key.
+
+    Raise it when the same settings give another result.
+    """
 
     def mark(body: Body) -> Body:
         body.version = number  # type: ignore[attr-defined]
@@ -66,8 +69,8 @@ def version(number: int) -> Callable[[Body], Body]:
 class Stage:
     """One step of a run: a function of typed settings and of artifacts.
 
-    The function is given the settings and a context, and no recipe, so the settings are all that it can depend on
-    in addition to what it reads: they are its key.
+    The function is given the settings and a context, and no recipe, so the settings are all that it can
+    depend on in addition to what it reads: they are its key.
 
     Attributes:
         name: unique; what people read.
@@ -78,9 +81,11 @@ class Stage:
         makes: artifact -> path in the run's folder.
         is_shared: whether other runs may have what it made; not where that names files of the user.
         unmoved: artifact -> settings (`a.b`) that do not change it, where that is known before it is made.
-        idle: settings (`a.b`) that cannot change what is made, as the others are; they are no part of the key.
+        idle: settings (`a.b`) that cannot change what is made, as the others are; they are no part of the
+            key.
         tell: sentences for who waits, from the run's folder, once the stage is done.
-        refuse: why the stage is not to run and the run ends before it, from the run's folder; empty = it runs.
+        refuse: why the stage is not to run and the run ends before it, from the run's folder; empty = it
+            runs.
     """
 
     name: str
@@ -103,11 +108,11 @@ class Stage:
 
     @property
     def key_settings(self) -> dict[str, Any]:
-        """Those of the settings that can change what is made, as `a.b` -> value, and the version of the code."""
+        """Return the settings that affect the result as `a.b` -> value, and the code version."""
         return {name: value for name, value in flatten(self.plain_settings).items() if name not in self.idle}
 
     def key(self, digests: Mapping[str, str]) -> str:
-        """A hash of settings, version and the contents of all that it is made from."""
+        """Return a hash of settings, version and the contents of all that it is made from."""
         return hash_values(FORMAT, self.name, self.key_settings, {name: digests[name] for name in self.needs})
 
 
@@ -137,7 +142,7 @@ class Record:
 
 
 def read_record(file: Path) -> Record | None:
-    """The record in a file; None if it is damaged."""
+    """Return the record in a file; None if it is damaged."""
     try:
         return msgspec.json.decode(file.read_text(encoding="utf-8"), type=Record)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
@@ -157,7 +162,7 @@ class Ledger:
         self._records.mkdir(parents=True, exist_ok=True)
 
     def read(self, stage: Stage) -> Record | None:
-        """What is known about a stage; a damaged record is as good as none.
+        """Return what is known about a stage; a damaged record is as good as none.
 
         Raises:
             StoreError: there is a record, but it may not be read; what it is about must not be made again.
@@ -169,7 +174,8 @@ class Ledger:
             return None
         except OSError as error:
             raise StoreError(
-                f"{file}: cannot be read ({error.strerror}); give this user permission to read it, or choose another --out.",
+                f"{file}: cannot be read ({error.strerror}); give this user permission to read it, or choose "
+                "another --out.",
                 code="stage-record-unreadable",
                 file=file,
             ) from None
@@ -183,7 +189,7 @@ class Ledger:
         return {name: self.hashes.of_path(self.folder / path) for name, path in stage.makes.items()}
 
     def why_stale(self, stage: Stage, record: Record | None, digests: Mapping[str, str]) -> str:
-        """Why a stage must run; empty if what it would make is there, from the same inputs with the same settings."""
+        """Explain why a stage must run; empty if its result exists for the same inputs and settings."""
         if record is None:
             return "not made yet"
         if record.key != stage.key(digests):
@@ -224,7 +230,7 @@ def _what_changed(stage: Stage, record: Record, digests: Mapping[str, str]) -> s
 
 
 def only(stages: Sequence[Stage], artifacts: Iterable[str]) -> list[Stage]:
-    """The stages that some artifacts need, in order: their own, and those that these are made from."""
+    """Return the stages that some artifacts need, in order: their own, and those that these are made from."""
     wanted = set(artifacts)
     unknown = wanted - {name for stage in stages for name in stage.makes}
     if unknown:
@@ -242,7 +248,7 @@ def only(stages: Sequence[Stage], artifacts: Iterable[str]) -> list[Stage]:
 
 
 def signatures(stages: Sequence[Stage], about: str = "") -> list[str]:
-    """A hash per stage of all settings that led to it: equal ones make equal things from the same sources.
+    """Hash per stage all settings that led to it; equal hashes give equal results from equal sources.
 
     Unlike `Stage.key` it is known before anything has run. `about` stands for the sources.
     """

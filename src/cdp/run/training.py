@@ -19,6 +19,7 @@ from cdp.run.choices import few_sentences
 from cdp.run.parts import SplitSettings, make_parts
 from cdp.run.sources import TEMPLATE_IMAGES, TEMPLATES, rows_of_part
 from cdp.run.stages import Body, Context, remove, version
+from cdp.runtime.parallel import count_threads
 from cdp.runtime.progress import Progress
 from cdp.runtime.runtime import Runtime
 from cdp.storage.artifacts import fill, read_json
@@ -53,7 +54,7 @@ def split_sources(settings: SplitSettings, context: Context) -> None:
 
 
 def _stored(manifest: Manifest, run: Path) -> Manifest:
-    """The same images as the tables name them: those inside the collection's folder from the tables, so that it can be moved."""
+    """Return the images as the tables name them: relative if inside the collection."""
     home, parts = f"{run.parent}{os.sep}", run / "parts"
     found = _absolute(manifest)
     names = (os.path.relpath(one, parts) if one.startswith(home) else one for one in found.locations)
@@ -61,7 +62,7 @@ def _stored(manifest: Manifest, run: Path) -> Manifest:
 
 
 def _absolute(manifest: Manifest) -> Manifest:
-    """The same images by absolute locations."""
+    """Return the same images by absolute locations."""
     paths = (os.path.abspath(os.path.join(manifest.root, location)) for location in manifest.locations)
     return Manifest(tuple(paths), manifest.identities, manifest.names, turns=manifest.turns)
 
@@ -77,7 +78,7 @@ def tell_few(folder: Path) -> list[str]:
 
 
 def part(folder: Path, name: str) -> Manifest:
-    """A part's table, with absolute locations."""
+    """Return a part's table, with absolute locations."""
     return _absolute(Manifest.load(folder / "parts" / f"{name}.csv"))
 
 
@@ -109,7 +110,7 @@ def collect_views(settings: ViewSettings, context: Context) -> None:
 
 
 def _rows_of(given: Views, rows: LongArray) -> Views:
-    """Some rows of views; all of them are not copied."""
+    """Return some rows of views; all of them are not copied."""
     is_whole = np.array_equal(rows, np.arange(given.n_images))
     return given if is_whole else given.take(rows)
 
@@ -134,13 +135,13 @@ class StartedNetworkSettings(NetworkSettings):
 
 @version(1)
 def train_network(settings: NetworkSettings, context: Context) -> None:
-    """One network on a labeled part."""
+    """Train one network on a labeled part."""
     _train(settings, context, part(context.folder, settings.part))
 
 
 @version(1)
 def train_bound(settings: NetworkSettings, context: Context) -> None:
-    """The base network on all true labels: what could be reached if every label were known."""
+    """Train the base network on all true labels, the upper bound of what labels can give."""
     parts = [part(context.folder, name) for name in ("labeled", "unlabeled")]
     _train(settings, context, merge_manifests(parts))
 
@@ -189,7 +190,7 @@ def embed_parts(settings: EmbedSettings, context: Context) -> None:
 
 
 def embed_frozen(file: str) -> Body:
-    """The body of the stage that embeds parts with a model that is not trained here; the model is its input."""
+    """Stage body: embed parts with a given model, which is its input."""
 
     @version(1)
     def embed(settings: EmbedSettings, context: Context) -> None:
@@ -211,7 +212,7 @@ def embed_frozen(file: str) -> Body:
 
 
 def _under(name: str, progress: Progress) -> Progress:
-    """The same progress under another name of the step."""
+    """Return the same progress under another name of the step."""
 
     def renamed(step: str, done: int, total: int) -> None:  # noqa: ARG001
         progress(name, done, total)
@@ -257,8 +258,8 @@ def train_on_both(settings: JointSettings, context: Context) -> None:
     n_found = Labels.load(folder / settings.labels).n_identities
     if n_found < 2:
         raise InputError(
-            "No image got a label: the networks are too weak to agree on any pair. Train them longer, or lower "
-            "consensus.threshold."
+            "No image got a label: the networks are too weak to agree on any pair. Train them longer, or "
+            "lower consensus.threshold."
             if n_found == 0
             else "All labeled images ended in one group; raise consensus.threshold, or lower "
             "consensus.max_cluster_size.",
@@ -290,7 +291,7 @@ def train_on_both(settings: JointSettings, context: Context) -> None:
 
 
 def _teachers(folder: Path, artifacts: Sequence[str]) -> Views | None:
-    """The unlabeled part as some networks see it."""
+    """Return the unlabeled part as some networks see it."""
     if not artifacts:
         return None
     base, *others = [Views.load(folder / "embeddings" / name / "unlabeled").base for name in artifacts]
@@ -301,7 +302,7 @@ def prepare_torch(threads: int) -> None:
     """torch, with the threads that the engine has."""
     from cdp.nets.torchvision_guard import require
 
-    require("torch").set_num_threads(threads or os.cpu_count() or 1)
+    require("torch").set_num_threads(count_threads(threads))
 
 
 def _options(context: Context, settings: object = None) -> LoopOptions:

@@ -1,1 +1,1 @@
-"""How computations run: threads or Ray, memory, spill files, cached steps, progress. Results never depend on it."""
+"""Execution: threads or Ray, memory, spill files, cached steps, progress. Never affects results."""

@@ -13,10 +13,11 @@ if TYPE_CHECKING:
 
 
 def resolve_device(name: str) -> torch.device:
-    """The device that a name stands for; `auto` is the first GPU, or the CPU where there is none."""
+    """Return the device that a name stands for; `auto` is the first GPU, or the CPU where there is none."""
     if find_spec("torch") is None:
         raise MissingExtraError(
-            f"device={name!r}: this needs torch, which is not installed; install the extra `nets`, or choose cpu.",
+            f"device={name!r}: this needs torch, which is not installed; install the extra `nets`, or choose "
+            "cpu.",
             code="torch-missing",
             device=name,
         )
@@ -39,7 +40,7 @@ def resolve_device(name: str) -> torch.device:
 
 
 def find_accelerator(name: str) -> torch.device | None:
-    """The GPU that a name stands for, or None for the CPU; torch is not imported where it cannot have one."""
+    """Return the GPU of a name, or None for the CPU; torch is imported only if it can have one."""
     if name == "cpu" or (name == "auto" and not _may_have_gpu()):
         return None
     device = resolve_device(name)
@@ -47,7 +48,7 @@ def find_accelerator(name: str) -> torch.device | None:
 
 
 def count_gpus() -> int:
-    """How many GPUs this machine has; torch is not imported where it cannot have one."""
+    """Return how many GPUs this machine has; torch is not imported where it cannot have one."""
     if not _may_have_gpu():
         return 0
     import torch
@@ -56,7 +57,7 @@ def count_gpus() -> int:
 
 
 def _may_have_gpu() -> bool:
-    """Whether the installed torch can know a GPU: its version says so, and importing it takes seconds."""
+    """Test by its version, without importing it, whether torch can use a GPU."""
     if find_spec("torch") is None:
         return False
     try:

@@ -1,4 +1,4 @@
-"""How loops over images and pairs are compiled: on first use, cached on disk, without the interpreter lock."""
+"""Compilation of loops: on first use, cached on disk, without the interpreter lock."""
 
 from __future__ import annotations
 

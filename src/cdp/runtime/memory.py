@@ -11,7 +11,8 @@ from contextlib import suppress
 from cdp.errors import CdpError, InputError
 
 _RAN_OUT = re.compile(
-    "failed to map segment|[Cc]an(no|')t allocate memory|out of memory|can't start new thread|load shared object file"
+    "failed to map segment|[Cc]an(no|')t allocate memory|out of memory|can't start new thread|load shared "
+    "object file"
 )
 _UNITS = {
     "": 1,
@@ -27,13 +28,14 @@ _UNITS = {
 
 _MOST = 2.0**63
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
-# Measured: what NumPy, SciPy, Numba, scikit-learn and Arrow map together, and what two OpenBLAS take per thread.
+# Measured: what NumPy, SciPy, Numba, scikit-learn and Arrow map together, and what two OpenBLAS take per
+# thread.
 _LIBRARIES = 640 * 10**6
 _LIBRARIES_PER_THREAD = 82 * 10**6
 
 
 def parse_bytes(budget: int | float | str) -> int:
-    """Bytes in `"2GB"`, `"500 MiB"` or a plain number."""
+    """Parse bytes from `"2GB"`, `"500 MiB"` or a plain number."""
     if isinstance(budget, str):
         match = re.fullmatch(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([A-Za-z]*)\s*", budget)
         unit = match and _UNITS.get(match[2].upper())
@@ -70,8 +72,8 @@ def check_address_space() -> None:
     needed = _LIBRARIES + _LIBRARIES_PER_THREAD * threads
     if limit != resource.RLIM_INFINITY and limit < needed:
         raise CdpError(
-            f"A process may use {limit / 1e6:,.0f} MB of addresses here (ulimit -v), and the libraries alone need "
-            f"{needed / 1e6:,.0f} MB; raise the limit, or set OPENBLAS_NUM_THREADS=1 to need less.",
+            f"The address space is limited to {limit / 1e6:,.0f} MB (ulimit -v), but the libraries "
+            f"need {needed / 1e6:,.0f} MB; raise the limit, or set OPENBLAS_NUM_THREADS=1.",
             code="address-space-too-small",
             expected=needed,
             found=limit,
@@ -90,18 +92,18 @@ def return_freed_memory() -> None:
 
 
 def is_memory_error(error: BaseException) -> bool:
-    """Whether memory or address space ran out, as Python, torch, threads or the loader of libraries say it."""
+    """Test for exhausted memory or address space in Python, torch, threads or the library loader."""
     if isinstance(error, MemoryError) or getattr(error, "errno", None) == errno.ENOMEM:
         return True
     return isinstance(error, RuntimeError | OSError | ImportError) and bool(_RAN_OUT.search(str(error)))
 
 
 def rows_within(budget: int | float | str, bytes_per_row: int, at_least: int = 1024) -> int:
-    """How many rows of a block fit the budget; never so few that the overhead per block would rule."""
+    """Return how many rows of a block fit the budget; never so few that the overhead per block would rule."""
     return max(at_least, parse_bytes(budget) // max(1, bytes_per_row))
 
 
 def give_back() -> None:
-    """Hand memory that is free, but kept by the C library for later, back to the system, where it can be asked to."""
+    """Return free memory held by the C library to the system, where possible."""
     with suppress(OSError, AttributeError, TypeError):  # another C library, or none
         ctypes.CDLL(None).malloc_trim(0)

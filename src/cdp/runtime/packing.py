@@ -38,7 +38,7 @@ class Packed:
 
 
 def pack(value: Any) -> Packed:
-    """An object to send; of arrays that are files mapped for reading, only the file's name is sent."""
+    """Return an object to send; of arrays that are files mapped for reading, only the file's name is sent."""
     content, buffers = io.BytesIO(), []
 
     def stays(buffer: pickle.PickleBuffer) -> bool:
@@ -53,7 +53,7 @@ def pack(value: Any) -> Packed:
 
 
 def unpack(packed: Packed, *, copy: bool = False) -> Any:
-    """The object again; without a copy its large arrays are read-only, and are where the buffers are."""
+    """Rebuild the object; without a copy its large arrays are read-only views of the buffers."""
     views = [buffer.data for buffer in packed.buffers]
     return pickle.loads(
         packed.content.data, buffers=[bytearray(view) if copy else view.toreadonly() for view in views]
@@ -73,7 +73,8 @@ def _find_mapped(array: npt.NDArray[Any]) -> tuple[Any, ...] | None:
         owner = getattr(owner, "base", None)
     if owner is None or owner.mode != "r" or not array.flags.c_contiguous or array.size == 0:
         return None
-    # The map begins at a whole page before the offset that was asked for; a slice still names the offset of the whole.
+    # The map begins at a whole page before the offset that was asked for; a slice still names the offset of
+    # the whole.
     page = owner.offset - owner.offset % mmap.ALLOCATIONGRANULARITY
     offset = page + _address(array) - _address(np.frombuffer(vars(owner)["_mmap"], np.uint8))
     file = Path(str(owner.filename)).absolute()
@@ -85,7 +86,7 @@ def _address(array: npt.NDArray[Any]) -> int:
 
 
 def _checksum(array: npt.NDArray[Any]) -> int:
-    """Of an array's ends: enough to notice another file of the same name."""
+    """Hash an array's ends, enough to notice another file of the same name."""
     flat = array.reshape(-1)
     n_entries = max(1, _ENDS // max(1, array.itemsize))
     return zlib.crc32(flat[-n_entries:].tobytes(), zlib.crc32(flat[:n_entries].tobytes()))
@@ -94,7 +95,7 @@ def _checksum(array: npt.NDArray[Any]) -> int:
 def _open_mapped(
     file: str, offset: int, dtype: np.dtype[Any], shape: tuple[int, ...], checksum: int
 ) -> npt.NDArray[Any]:
-    """The array that is stored in a file, mapped for reading."""
+    """Return the array that is stored in a file, mapped for reading."""
     try:
         mapped: npt.NDArray[Any] = np.memmap(file, dtype, "r", offset, shape)
     except (OSError, ValueError) as error:

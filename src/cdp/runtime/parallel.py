@@ -1,4 +1,4 @@
-"""Blocks of work on threads or on other workers. Blocks do not depend on the number of workers, so neither do results."""
+"""Blocks of work on threads or other workers; results do not depend on their number."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Result = TypeVar("Result")
 
 
 def count_threads(threads: int = 0) -> int:
-    """Number of threads to use here; with 0, all cores that this process may use."""
+    """Return the number of threads to use; with 0, all cores that this process may use."""
     if threads == 0:
         affinity = getattr(os, "sched_getaffinity", None)
         return len(affinity(0)) if affinity else (os.cpu_count() or 1)
@@ -35,14 +35,14 @@ def count_threads(threads: int = 0) -> int:
 
 
 def on_one_thread(kind: str) -> AbstractContextManager[Any]:
-    """While it lasts, libraries compute on one thread: those of matrix products (`blas`), or those that use `openmp`."""
+    """Limit libraries to one thread in a `with` block: BLAS (`blas`) or OpenMP (`openmp`)."""
     limit = _find_libraries(len(sys.modules)).limit(limits=1, user_api=kind)
     return cast(AbstractContextManager[Any], limit)
 
 
 @lru_cache(maxsize=1)
 def _find_libraries(n_modules: int) -> ThreadpoolController:  # noqa: ARG001
-    """The libraries of this process; looked for again, which takes milliseconds, after other modules were loaded."""
+    """Find the loaded thread-pool libraries; searched again after new imports."""
     return ThreadpoolController()
 
 

@@ -19,7 +19,7 @@ class Progress(Protocol):
 
 
 def no_progress(step: str, done: int, total: int) -> None:
-    """The callback that does nothing."""
+    """Ignore progress."""
 
 
 def make_bars(*, transient: bool = False) -> Bars:
@@ -48,7 +48,7 @@ def make_bars(*, transient: bool = False) -> Bars:
 
 @contextmanager
 def progress_bars(enabled: bool = True) -> Iterator[Progress]:
-    """A callback that draws one bar per step with the time left, on standard error.
+    """Provide a callback that draws one bar per step with the time left, on standard error.
 
     An error that leaves the block gets a note of the step that was under way.
     """

@@ -60,7 +60,7 @@ class RayPool:
 
     @property
     def is_this_machine(self) -> bool:
-        """Whether there is no other machine: threads then do the same without sending anything. Ray is not started to tell."""
+        """Test whether there is no other machine, without starting Ray; threads then do the work."""
         if self.address == "local" and ("ray" not in sys.modules or not sys.modules["ray"].is_initialized()):
             return True
         nodes = [node for node in self._connect().nodes() if node["Alive"]]
@@ -69,7 +69,7 @@ class RayPool:
         return len(nodes) == 1 and has_cores and nodes[0]["NodeManagerHostname"] == socket.gethostname()
 
     def with_gpus(self) -> RayPool:
-        """The same workers for tasks that compute on a GPU where there is one."""
+        """Return the same workers for tasks that compute on a GPU where there is one."""
         return replace(self, wants_gpu=True)
 
     @property
@@ -90,8 +90,9 @@ class RayPool:
         reference = ray.put(pack(shared))
         waiting, running, load = iter(items), deque[Any](), _Load(parse_bytes(self.memory_budget) // 2)
         places = _Places(self)
-        # Blocks that nobody waits for any more, after an error, run to their end: `ray.cancel` can meet a task that
-        # ends just then, and Ray (2.60: "Tried to complete task that was not pending") then ends this whole process.
+        # Blocks that nobody waits for any more, after an error, run to their end: `ray.cancel` can meet a
+        # task that ends just then, and Ray (2.60: "Tried to complete task that was not pending") then ends
+        # this whole process.
         while True:
             while len(running) < _TASKS_PER_PLACE * places.count() and load.fits(len(running)):
                 if not (group := list(islice(waiting, load.n_blocks))):
@@ -129,8 +130,8 @@ class RayPool:
                     f"Ray did not start on this machine: {reason}", code="ray-not-started"
                 ) from error
             raise InputError(
-                f"ray_address = {self.address!r}: no Ray cluster answers there ({reason}); start one with "
-                "`ray start --head`, or leave the address out to use this machine's cores.",
+                f"ray_address = {self.address!r}: no Ray cluster answers ({reason}); start one with `ray "
+                "start --head`, or omit the address to use this machine.",
                 code="ray-cluster-unreachable",
                 key="ray_address",
                 value=self.address,
@@ -165,7 +166,7 @@ def _only_errors() -> Iterator[None]:
 
 @cache
 def _make_remote(**resources: float) -> Any:
-    """`run_blocks` as a task; made once, because Ray sends a function to its workers each time that one is made."""
+    """Make `run_blocks` a Ray task, once, because Ray ships each new function to its workers."""
     import ray
 
     make: Any = ray.remote
@@ -175,7 +176,7 @@ def _make_remote(**resources: float) -> Any:
 def run_blocks(
     function: Callable[[Shared, Item], Result], shared: Packed, group: Packed
 ) -> tuple[float, Packed] | CdpError:
-    """Seconds and results of some blocks, or what was refused; this is what a worker runs."""
+    """Run some blocks in a worker; return seconds and results, or what was refused."""
     start = time.perf_counter()
     try:
         common = unpack(shared)
@@ -220,7 +221,7 @@ class _Places:
         self._missing_since: float | None = None
 
     def count(self) -> int:
-        """How many there are; at least one, as another machine may join."""
+        """Return how many there are; at least one, as another machine may join."""
         now = time.monotonic()
         if now - self._looked >= _LOOK_AGAIN:
             self._looked = now
@@ -236,15 +237,15 @@ class _Places:
             cores = self._pool.cores
             missing = "core" if cores == 1 else f"machine with {cores} cores"
             raise CdpError(
-                f"The Ray cluster has had no {missing} for {_PATIENCE:.0f} seconds, so nothing can be computed; add a node "
-                "(`ray start --address=…`), and run the same command again.",
+                f"The Ray cluster has had no {missing} for {_PATIENCE:.0f} seconds; add a node (`ray start "
+                "--address=…`), and run the same command again.",
                 code="ray-cores-missing",
                 cores=cores,
             )
 
 
 def _fetch(ray: Any, reference: Any, places: _Places) -> tuple[float, Packed]:
-    """What a task returned, once it is there; what it raised is raised here."""
+    """Return what a task returned, once it is there; what it raised is raised here."""
     try:
         while not ray.wait([reference], timeout=_LOOK_AGAIN)[0]:
             places.check()
@@ -254,8 +255,8 @@ def _fetch(ray: Any, reference: Any, places: _Places) -> tuple[float, Packed]:
     except ray.exceptions.RayError as error:
         reason = str(error).strip().partition("\n")[0]
         raise CdpError(
-            f"Ray gave up on a block after {_RETRIES} retries: {reason}. Run the same command again, with a smaller "
-            "memory_budget if memory ran out; finished steps are kept.",
+            f"Ray: a block failed {_RETRIES} times ({reason}); run the same command again (finished "
+            "steps are kept), with a smaller memory_budget if memory ran out.",
             code="ray-block-failed",
             retries=_RETRIES,
         ) from error

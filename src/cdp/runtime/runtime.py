@@ -3,7 +3,7 @@
 Every step takes one `runtime` and nothing else about how it runs:
 
     runtime.map(function, shared, blocks)       blocks on threads, or on the machines of a Ray cluster
-    runtime.empty(shape, dtype)                 an array in memory while it fits the budget, else in a spill file
+    runtime.empty(shape, dtype)                 an array in memory if it fits the budget, else in a spill file
     runtime.rows_per_block(bytes_per_row)       how many rows fit the memory of a block
     runtime.cache, runtime.checkpoint(...)      finished steps by key, and unfinished ones every minute
     runtime.progress(step, done, total)         progress bars
@@ -37,23 +37,30 @@ if TYPE_CHECKING:
     from cdp.runtime.ray_pool import RayPool
 
 _ALONE = (
-    "engine = 'ray', but the cluster has no other machine: this machine's threads do the work. Start Ray on the others "
-    "(`ray start --head` here, `ray start --address=…` there), and set ray_address = 'auto'."
+    "engine = 'ray', but the cluster has no other machine: this machine's threads do the work. Start Ray on "
+    "the others (`ray start --head` here, `ray start --address=…` there), and set ray_address = 'auto'."
 )
 
 
 @dataclass(frozen=True, eq=False)
 class Runtime:
-    """Threads or Ray, device, memory budget, spill files, step cache, checkpoints, progress and timings.
+    """How computations run: threads or Ray, device, memory budget, cached steps, progress and timings.
 
     Attributes:
         settings: device, threads, memory budget, Ray.
         cache: finished steps, by key.
         progress: called as the work goes on.
-        folder: of spill files; None = the cache's, or the system's for temporary files. On Ray, one that all nodes see.
+        folder: of spill files; None = the cache's, or the system's for temporary files. On Ray, one that all
+            nodes see.
         timings: seconds by step, so far.
         wants_gpus: whether each Ray task gets a GPU where the cluster has any.
         shared_spill: spill files of the runtime that this one is derived from; None = new ones.
+
+    Examples:
+        >>> from cdp import Runtime, knn_graph
+        >>> runtime = Runtime.of(threads=1, memory_budget="100MB")
+        >>> knn_graph([[1.0, 0.0], [0.0, 1.0]], k=1, runtime=runtime).k
+        1
     """
 
     settings: RuntimeSettings = field(default_factory=RuntimeSettings)
@@ -115,10 +122,11 @@ class Runtime:
     ) -> Iterator[Result]:
         """Yield function(shared, item) for every item, in order, on threads or on Ray.
 
-        `shared` is what all items need and nobody changes; it is sent to other processes once. Items are taken from their
-        iterator as workers become free, so a late item may depend on early results where that changes nothing but the time it
-        takes. The function belongs to a module; it is no closure. Threads are fewer where blocks of `block_bytes` each would not
-        fit the memory budget; blocks themselves must not depend on the number of threads, or results would.
+        `shared` is what all items need and nobody changes; it is sent to other processes once. Items are
+        taken from their iterator as workers become free, so a late item may depend on early results where
+        that changes nothing but the time it takes. The function belongs to a module; it is no closure.
+        Threads are fewer where blocks of `block_bytes` each would not fit the memory budget; blocks
+        themselves must not depend on the number of threads, or results would.
         """
         pool = self.pool
         if pool is not None:
@@ -128,7 +136,7 @@ class Runtime:
     def map_here(
         self, function: Callable[[Item], Result], items: Iterable[Item], *, block_bytes: int = 0
     ) -> Iterator[Result]:
-        """Yield function(item) for every item, in order, on threads of this process, as many as have memory for their blocks."""
+        """Yield function(item) in order, on as many threads as have memory for their blocks."""
         return map_blocks(function, items, self.with_threads_for(block_bytes).n_threads)
 
     def with_threads_for(self, block_bytes: int) -> Runtime:
@@ -162,11 +170,14 @@ class Runtime:
 
     @property
     def block_memory(self) -> int:
-        """A quarter of the memory budget, in bytes: one for blocks under way, one for arrays, two for all that must be held."""
+        """Return a quarter of the memory budget in bytes.
+
+        One is for blocks in progress, one for arrays, two for what must stay in memory.
+        """
         return max(1, parse_bytes(self.settings.memory_budget) // 4)
 
     def rows_per_block(self, bytes_per_row: int, at_least: int = 1024) -> int:
-        """Count the rows that fit the memory of a block; never so few that the overhead per block would dominate."""
+        """Return the rows that fit the memory of a block, with a minimum to keep overhead low."""
         return rows_within(self.block_memory, bytes_per_row, at_least)
 
     def empty(self, shape: int | tuple[int, ...], dtype: npt.DTypeLike) -> AnyArray:
@@ -182,7 +193,7 @@ class Runtime:
         return self.spill.copy(array)
 
     def finished(self, array: AnyArray) -> AnyArray:
-        """Return an array that will not change any more: one in a spill file is sent to other processes by the file's name."""
+        """Return an array that is final; other processes get a spill file by name."""
         return self.spill.done(array)
 
     # Steps.

@@ -23,28 +23,27 @@ class RuntimeSettings:
 
     device: str = setting(
         "auto",
-        "Where networks and k-NN searches compute: auto (a GPU if there is one), cpu, cuda, cuda:1, mps.",
+        "Device for networks and k-NN search: auto (a GPU if available), cpu, cuda, cuda:1, mps.",
     )
     threads: int = setting(
         0,
-        "Threads that compute and decode; 0 = all cores.",
+        "Number of threads; 0 = all cores.",
         meaning="a number of threads",
         low=0,
         high=MOST_THREADS,
     )
     memory_budget: str = setting(
         "2GB",
-        "What labeling may take above its libraries and mapped files, and decoded images while training, e.g. 500MB.",
+        "Memory limit for working data, excluding libraries and memory-mapped files, e.g. 500MB.",
         check=parse_bytes,
     )
     engine: Literal["threads", "ray"] = setting(
         "threads",
-        "Where blocks of work run: on threads of this process, or on the machines of a Ray cluster.",
+        "Execution on threads of this process, or on a Ray cluster.",
     )
     ray_address: str = setting(
         "local",
-        "The Ray cluster: auto (the one that this node belongs to), its address, e.g. head:6379, or local (this machine "
-        "alone: its threads do the work, and Ray gives networks a GPU each where it has several).",
+        "Ray cluster: auto (the one of this node), an address such as head:6379, or local (this machine).",
     )
 
     def __post_init__(self) -> None:
@@ -52,11 +51,14 @@ class RuntimeSettings:
 
     @property
     def share(self) -> int:
-        """A quarter of the memory budget, in bytes: one for blocks under way, one for arrays, two for all that must be held."""
+        """Return a quarter of the memory budget in bytes.
+
+        One is for blocks in progress, one for arrays, two for what must stay in memory.
+        """
         return max(1, parse_bytes(self.memory_budget) // 4)
 
     def ray_pool(self) -> RayPool:
-        """The cluster at the address."""
+        """Return the cluster at the address."""
         from cdp.runtime.ray_pool import RayPool
 
         return RayPool(self.ray_address, self.threads, self.memory_budget)

@@ -51,7 +51,7 @@ class SpillFiles:
         self._lock = threading.Lock()
 
     def empty(self, shape: int | tuple[int, ...], dtype: npt.DTypeLike) -> AnyArray:
-        """A new array to be filled."""
+        """Return a new array to be filled."""
         sizes = (shape,) if isinstance(shape, int) else shape
         n_bytes = math.prod(sizes) * np.dtype(dtype).itemsize
         if n_bytes > _SMALL and not self.fits(n_bytes):
@@ -61,7 +61,7 @@ class SpillFiles:
         return array
 
     def fits(self, n_bytes: int) -> bool:
-        """Whether `n_bytes` more fit in memory; large shared arrays are always in files."""
+        """Return whether `n_bytes` more fit in memory; large shared arrays are always in files."""
         if self.is_shared and n_bytes > _LARGE:
             return False
         return self.limit is None or sum(self._reserved) + n_bytes <= self.limit
@@ -73,19 +73,19 @@ class SpillFiles:
             weakref.finalize(array, self._reserved.remove, array.nbytes)
 
     def full(self, shape: int | tuple[int, ...], value: float, dtype: npt.DTypeLike) -> AnyArray:
-        """A new array that holds one value everywhere."""
+        """Return a new array that holds one value everywhere."""
         array = self.empty(shape, dtype)
         array[...] = value
         return array
 
     def copy(self, array: AnyArray) -> AnyArray:
-        """A copy to be changed."""
+        """Return a copy to be changed."""
         made = self.empty(array.shape, array.dtype)
         made[...] = array
         return made
 
     def done(self, array: AnyArray) -> AnyArray:
-        """The same array, which is not changed any more: one in a file is then sent to other processes by the file's name."""
+        """Return the final array; other processes get a file by name."""
         owner = array.base
         if (
             not self.is_shared
@@ -101,7 +101,7 @@ class SpillFiles:
         return mapped.view(np.ndarray)
 
     def new_path(self) -> Path:
-        """A path for a new file or folder; it is removed with the other spill files."""
+        """Return a path for a new file or folder; it is removed with the other spill files."""
         with self._lock:
             return (self._home or self._make_home()) / str(next(self._numbers))
 

@@ -1,4 +1,4 @@
-"""Finished steps by key: a graph or mediator that was made before, from the same inputs, is not made again."""
+"""Cached steps: a graph or mediator from the same inputs is not computed again."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Noun = TypeVar("Noun")
 
 @dataclass(frozen=True)
 class StepCache:
-    """A folder of artifacts, each under a name that all it depends on was hashed into; without a folder nothing is kept.
+    """A folder of artifacts named by a hash of their inputs; without a folder nothing is cached.
 
     A killed run loses a minute, or one of the short steps, and a changed setting recomputes only what depends
     on it.
@@ -27,15 +27,15 @@ class StepCache:
     folder: Path | None = None
 
     def absolute(self) -> StepCache:
-        """The same for a process that works in another folder."""
+        """Return the same for a process that works in another folder."""
         return StepCache(self.folder and self.folder.absolute())
 
     def get(self, name: str, key: str, kind: type[Noun]) -> Noun | None:
-        """The artifact of a key, or None if it has not been made."""
+        """Return the artifact of a key, or None if it has not been made."""
         return load(self.find(name, key), kind) if self.has(name, key) else None
 
     def has(self, name: str, key: str) -> bool:
-        """Whether an artifact has been made."""
+        """Return whether an artifact has been made."""
         return self.folder is not None and self.find(name, key).exists()
 
     def put(self, name: str, key: str, noun: Any) -> None:
@@ -51,25 +51,25 @@ class StepCache:
     def keeping(
         self, name: str, key: str, kind: type[Noun]
     ) -> tuple[Callable[[], Noun | None], Callable[[Noun], None] | None]:
-        """How a step that goes on finds and keeps what it has done, for its checkpoint; nothing where nothing is kept."""
+        """Return where a step keeps its checkpoint; without a cache nothing is kept."""
         if self.folder is None:
             return lambda: None, None
         return lambda: self.get(name, key, kind), lambda noun: self.put(name, key, noun)
 
     def find(self, name: str, key: str) -> Path:
-        """Where an artifact is kept."""
+        """Return where an artifact is kept."""
         assert self.folder is not None
         return self.folder / f"{name}-{key[:24]}"
 
     def hash(self, array: Any) -> str:
-        """Of an array; nothing is read where nothing is kept."""
+        """Hash an array; nothing is read where nothing is kept."""
         return "" if self.folder is None else hash_array(array)
 
     def hash_views(self, views: Views) -> list[list[str]]:
-        """Of every model's embeddings, by name and in order."""
+        """Hash every model's embeddings, by name and in order."""
         return [[name, self.hash(one.source)] for name, one in zip(views.names, views, strict=True)]
 
 
 def step_key(step: str, version: int, settings: Any, *inputs: Any) -> str:
-    """A hash of everything that a step's result depends on: its settings, its inputs, and the version of its code."""
+    """Hash everything a step's result depends on: settings, inputs and code version."""
     return hash_values(step, version, plain(settings) if settings is not None else None, list(inputs))

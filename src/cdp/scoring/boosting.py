@@ -1,7 +1,10 @@
-"""Gradient-boosted trees as arrays: grown by scikit-learn, evaluated by a compiled loop, stored without pickle.
+"""Gradient-boosted trees as arrays: trained by scikit-learn, evaluated by a compiled loop.
 
-LightGBM grows trees of the same quality within the spread of five seeds, no faster: 0.223 to 0.177 CPU s for 30,000 pairs, 3.76 to 3.63
-for labels of LFW (`python -m benchmarks.boosting`). It would be one more dependency, so scikit-learn grows them.
+They are stored without pickle.
+
+LightGBM grows trees of the same quality within the spread of five seeds, no faster: 0.223 to 0.177 CPU s for
+30,000 pairs, 3.76 to 3.63 for labels of LFW (`python -m benchmarks.boosting`). It would be one more
+dependency, so scikit-learn grows them.
 """
 
 from __future__ import annotations
@@ -17,7 +20,8 @@ from cdp.runtime.kernels import kernel
 from cdp.runtime.parallel import on_one_thread
 from cdp.types.arrays import BoolArray, DoubleArray, FloatArray, IntArray
 
-# As good as 60 trees of 255 bins and a rate of 0.15, by the probabilities of pairs on LFW and made-up crowds, at half the time.
+# As good as 60 trees of 255 bins and a rate of 0.15, by the probabilities of pairs on LFW and made-up crowds,
+# at half the time.
 N_TREES = 40
 N_LEAVES = 15
 N_BINS = 63
@@ -75,7 +79,8 @@ class BoostedTrees:
         """Of every row of a matrix."""
         if matrix.shape[1] < self.n_columns:
             raise InputError(
-                f"BoostedTrees look at {self.n_columns} columns, and there are {matrix.shape[1]}; train them again.",
+                f"BoostedTrees look at {self.n_columns} columns, and there are {matrix.shape[1]}; train them "
+                "again.",
                 code="trees-columns-differ",
                 expected=self.n_columns,
                 found=matrix.shape[1],
@@ -112,18 +117,18 @@ def grow_trees(
         random_state=seed,
     )
     _bin_one_at_a_time(model)
-    # One thread: sums over pairs would else be rounded by the number of threads. OpenMP's limit is that of the calling thread
-    # alone, so several trees may be grown at once.
+    # One thread: sums over pairs would else be rounded by the number of threads. OpenMP's limit is that of
+    # the calling thread alone, so several trees may be grown at once.
     with on_one_thread("openmp"):
         model.fit(matrix, same, sample_weight=weight)
     return _as_arrays(model)
 
 
 def _bin_one_at_a_time(model: Any) -> None:
-    """Where several trees are grown at once, their values are put into bins one after the other.
+    """Return where several trees are grown at once, their values are put into bins one after the other.
 
-    The library empties and refills Python's list of warning filters meanwhile, which all threads share: another one that
-    looks at it then warns, for no reason a user could see.
+    The library empties and refills Python's list of warning filters meanwhile, which all threads share:
+    another one that looks at it then warns, for no reason a user could see.
     """
     put_into_bins = model._bin_data
 

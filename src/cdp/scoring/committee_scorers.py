@@ -1,4 +1,4 @@
-"""Scorers of section 3.1.iii: the committee's opinions about a pair, weighed by the mediator or counted as votes."""
+"""Scorers of section 3.1.iii: committee opinions, weighed by the mediator or counted as votes."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ class _CommitteeScorer:
 
 @dataclass(frozen=True, eq=False)
 class VoteScorer(_CommitteeScorer):
-    """The paper's baseline: pairs that enough committee members see as neighbors, scored by the base similarity."""
+    """The paper's baseline: pairs with enough committee votes, scored by the base similarity."""
 
     needs_labels = False
 
@@ -150,7 +150,7 @@ def score_pairs(
 def _score_block(
     shared: tuple[FeatureSource, Mediator | None, ConsensusSettings, float], ids: IntArray
 ) -> tuple[BoolArray, FloatArray]:
-    """Which of some pairs are kept, and the doubt about those."""
+    """Return which of some pairs are kept, and the doubt about those."""
     source, mediator, settings, threshold = shared
     opinions = extract_features(source, ids)
     if mediator is None:

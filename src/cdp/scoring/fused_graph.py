@@ -1,7 +1,8 @@
-"""The fused graph: the nearest neighbors of every image by the mean similarity over all models. Not in the paper.
+"""The fused graph: nearest neighbors by the mean similarity over all models. Not in the paper.
 
-The fused model has the unit vectors of all models side by side, so its similarity is the mean of theirs. It is never built: its
-neighbors are found among those of the single models. Its edges are the candidate pairs of `trees` and `similarity`.
+The fused model has the unit vectors of all models side by side, so its similarity is the mean of theirs. It
+is never built: its neighbors are found among those of the single models. Its edges are the candidate pairs of
+`trees` and `similarity`.
 """
 
 from __future__ import annotations
@@ -54,10 +55,11 @@ def search_fused(
     runtime: Runtime,
     key: str = "",
 ) -> KnnGraph:
-    """Search the k nearest neighbors of every image in the fused model, among its neighbors in the single models.
+    """Search the k nearest neighbors in the fused model among the neighbors in single models.
 
-    An image that is near in the mean is near in one model at least: of the 20 nearest in the mean of five models on Omniglot,
-    99.97 % are among the 40 nearest of one of them. The cost is that of merging lists, not of another search.
+    An image that is near in the mean is near in one model at least: of the 20 nearest in the mean of five
+    models on Omniglot, 99.97 % are among the 40 nearest of one of them. The cost is that of merging lists,
+    not of another search.
 
     Args:
         views: of all images.
@@ -98,7 +100,7 @@ def _rows_per_block(graphs: Sequence[KnnGraph], runtime: Runtime) -> int:
 
 
 def _side_by_side(graphs: Sequence[KnnGraph], rows: IntArray) -> tuple[IntArray, FloatArray]:
-    """Concatenate the lists of some images in all graphs, and their similarities; NaN where a graph was given with others."""
+    """Concatenate the neighbor lists and similarities of all graphs; NaN where only ids were given."""
     lists = np.concatenate([graph.neighbors[rows] for graph in graphs], axis=1)
     unknown = np.float32(np.nan)
     measured = [

@@ -87,10 +87,11 @@ class KeptMediator(msgspec.Struct):
         return ["center", "width", *layers]
 
     def restore(self, arrays: Mapping[str, AnyArray]) -> Mediator:
-        """The mediator again."""
+        """Return the mediator again."""
         if self.impostors != 1:
             raise InputError(
-                f"this mediator divides its odds by {self.impostors:g}, which this cdp does not do; train it again.",
+                f"this mediator divides its odds by {self.impostors:g}, which this cdp does not do; train it "
+                "again.",
                 code="mediator-odds-divided",
                 value=self.impostors,
             )
@@ -102,7 +103,8 @@ class KeptMediator(msgspec.Struct):
             wanted += [(inputs, outputs), (outputs,)]
         if [array.shape for array in (center, width, *layers)] != wanted:
             raise InputError(
-                "its arrays do not have the sizes that its inputs and layers ask for; train this mediator again.",
+                "its arrays do not have the sizes that its inputs and layers ask for; train this mediator "
+                "again.",
                 code="mediator-arrays-differ",
             )
         network.center_, network.width_ = center, width
@@ -114,11 +116,11 @@ class KeptMediator(msgspec.Struct):
 
 @dataclass(frozen=True, eq=False)
 class Mediator(Artifact):
-    """A trained classifier of pairs, with all that is needed to use it on new images.
+    """A trained pair classifier, with everything needed to use it on new images.
 
-    A pair has no first image, and the paper does not say which end is n0. Taking the smaller id would make the
-    answer depend on how the images happen to be numbered. So the classifier learns from pairs turned at random,
-    and its answer about a pair is the mean of its answers for both ways round.
+    A pair has no first image, and the paper does not say which end is n0. Taking the smaller id would make
+    the answer depend on how the images happen to be numbered. So the classifier learns from pairs turned at
+    random, and its answer about a pair is the mean of its answers for both ways round.
 
     Attributes:
         classifier: `PaperMLP`, or any fitted classifier with `predict_proba`.
@@ -126,6 +128,15 @@ class Mediator(Artifact):
         inputs: the input blocks it learned from.
         k: neighbors per image in the graphs it learned from.
         training: what it was trained on, for the record: number of pairs, share of them positive.
+
+    Examples:
+        >>> import numpy as np
+        >>> from cdp import CDP
+        >>> rng = np.random.default_rng(0)
+        >>> X = np.repeat(rng.normal(size=(40, 64)), 6, axis=0) + 0.5 * rng.normal(size=(240, 64))
+        >>> model = CDP("paper", inputs=("affinity",)).fit(X, np.repeat(np.arange(40), 6))
+        >>> model.mediator_.inputs, model.mediator_.k
+        (('affinity',), 20)
     """
 
     classifier: PairClassifier
@@ -145,7 +156,10 @@ class Mediator(Artifact):
 
     def __repr__(self) -> str:
         trained = f", trained on {int(self.training['pairs']):,} pairs" if "pairs" in self.training else ""
-        return f"Mediator: {len(self.columns)} inputs from base and {len(self.committee)} members, k={self.k}{trained}"
+        return (
+            f"Mediator: {len(self.columns)} inputs from base and {len(self.committee)} members, "
+            f"k={self.k}{trained}"
+        )
 
     def doubt(self, matrix: FloatArray) -> FloatArray:
         """1 - probability that the pair is one identity, float32 (m,)."""
@@ -169,7 +183,7 @@ class Mediator(Artifact):
 
 
 def is_more_probable(doubt: AnyArray, threshold: float) -> BoolArray:
-    """Where the probability, given as doubt, is strictly greater than the threshold, as in the paper, bool (m,)."""
+    """Return where probability (given as doubt) > threshold, strictly, as in the paper, bool (m,)."""
     # In float64, so that it is strictly greater next to certainty too.
     probable: BoolArray = doubt.astype(np.float64) < 1 - threshold
     return probable
@@ -181,8 +195,8 @@ def class_doubt(classifier: PairClassifier, matrix: FloatArray) -> FloatArray:
     probabilities = np.asarray(classifier.predict_proba(matrix))
     if classes != [0, 1] or probabilities.shape != (len(matrix), 2):
         raise InputError(
-            f"The mediator's classifier must have the two classes 0 and 1; its predict_proba gave {probabilities.shape} "
-            f"for {len(matrix)} pairs.",
+            "The mediator's classifier must have the two classes 0 and 1; its predict_proba gave "
+            f"{probabilities.shape} for {len(matrix)} pairs.",
             code="mediator-classes-wrong",
             found=probabilities.shape,
             pairs=len(matrix),
@@ -192,7 +206,7 @@ def class_doubt(classifier: PairClassifier, matrix: FloatArray) -> FloatArray:
 
 
 def turn_pairs(matrix: FloatArray, n_members: int, inputs: Sequence[str]) -> FloatArray | None:
-    """The same opinions with first and second image exchanged; None if no input depends on it."""
+    """Return the same opinions with first and second image exchanged; None if no input depends on it."""
     if "distribution" not in inputs:
         return None
     n_models = n_members + 1
@@ -222,7 +236,7 @@ class TrainingPairs:
 
 
 def select_training_pairs(source: FeatureSource, pairs: Pairs, identities: LongArray) -> TrainingPairs:
-    """The candidate pairs of a labeled part, positive where both images are one identity."""
+    """Return the candidate pairs of a labeled part, positive where both images are one identity."""
     same = (identities[pairs.ids[:, 0]] == identities[pairs.ids[:, 1]]).astype(np.int64)
     return TrainingPairs(source, pairs.ids, same)
 
@@ -236,12 +250,13 @@ def train_mediator(
 ) -> Mediator:
     """Train a mediator on pairs of labeled images.
 
-    Several parts, each seen by networks of its own but the same committee, are learned from together: with networks
-    that were trained without the images of the part, the mediator learns how they see people they do not know.
+    Several parts, each seen by networks of its own but the same committee, are learned from together: with
+    networks that were trained without the images of the part, the mediator learns how they see people they do
+    not know.
 
     `PaperMLP` learns from blocks that are collected again in every epoch if they do not fit the memory budget
-    together; its weights do not depend on the budget. Another classifier needs all its pairs at once; of more than
-    a million it gets a random sample.
+    together; its weights do not depend on the budget. Another classifier needs all its pairs at once; of more
+    than a million it gets a random sample.
 
     Args:
         parts: training pairs.
@@ -284,7 +299,8 @@ def _require_two_classes(same: LongArray) -> None:
         )
     )
     raise InputError(
-        f"The mediator cannot learn: all {len(same):,} candidate pairs of the labeled part are of {kind}. {way_out}",
+        f"The mediator cannot learn: all {len(same):,} candidate pairs of the labeled part are of {kind}. "
+        f"{way_out}",
         code="mediator-pairs-one-sided",
         pairs=len(same),
     )
@@ -313,7 +329,7 @@ class _PairBlocks:
     def with_random_ends(
         self, rows: LongArray, generator: np.random.Generator
     ) -> tuple[FloatArray, LongArray]:
-        """Opinions about some pairs, first and second image exchanged at random, and whether they are one identity."""
+        """Return opinions of pairs with randomly exchanged images, and whether each pair is genuine."""
         matrix: FloatArray = self._extract(rows) if self._everything is None else self._everything[rows]
         source = self._parts[0].source
         turned = turn_pairs(matrix, len(source.views.committee), source.inputs)

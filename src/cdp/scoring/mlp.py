@@ -161,7 +161,7 @@ def _standardization(blocks: Iterator[tuple[FloatArray, AnyArray]]) -> tuple[int
 
 
 def _converged(losses: Sequence[float], n_pairs: int) -> bool:
-    """Whether the full learning rate has done its work; the rule in `PaperMLP`'s docstring."""
+    """Return whether the full learning rate has done its work; the rule in `PaperMLP`'s docstring."""
     if not losses:
         return False
     if len(losses) * n_pairs >= _PAPER_PAIRS_SHOWN:
@@ -174,7 +174,7 @@ def _converged(losses: Sequence[float], n_pairs: int) -> bool:
 
 
 def _hand_over(model: Any, successor: Any, two_rows: FloatArray) -> None:
-    """Give a fresh learner the weights of another. It must see a row first, or it has no weights to replace."""
+    """Copy weights into a fresh learner, which must see one row first to have any."""
     successor.set_params(batch_size=len(two_rows))
     successor.partial_fit(two_rows, np.arange(len(two_rows)) % 2, classes=[0, 1])
     for mine, theirs in zip(
@@ -184,6 +184,6 @@ def _hand_over(model: Any, successor: Any, two_rows: FloatArray) -> None:
 
 
 def doubt_from_logits(logits: FloatArray) -> FloatArray:
-    """1 / (1 + e^logit): 1 - probability without ever forming the probability, so it stays exact next to 0."""
+    """Compute 1 / (1 + e^logit), which stays exact next to 0, unlike 1 - probability."""
     with np.errstate(over="ignore"):
         return (1 / (1 + np.exp(logits.astype(np.float64)))).astype(np.float32)

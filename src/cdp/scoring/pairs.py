@@ -16,7 +16,8 @@ from cdp.types.arrays import AnyArray, BoolArray, IntArray, LongArray
 def candidate_pairs(graph: KnnGraph, runtime: Runtime | None = None) -> Pairs:
     """List every edge of the base graph as an unordered pair, once.
 
-    "Each edge in the k-NN graph defines a pair, and all the pairs from the base model's graph form candidates."
+    "Each edge in the k-NN graph defines a pair, and all the pairs from the base model's graph form
+    candidates."
 
     Deviation: a k-NN graph is directed, a pair is not; an edge in either direction makes the pair.
 

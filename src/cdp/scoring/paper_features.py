@@ -20,7 +20,7 @@ _ROWS_PER_BLOCK = 8192
 
 
 def relationship(ids: IntArray, committee: Sequence[KnnGraph]) -> BoolArray:
-    """Which committee members also see the two images as neighbors.
+    """Return which committee members also see the two images as neighbors.
 
     Agreement of unlike networks is hard evidence: they rarely make the same mistake.
     Paper, Eq. 1:  R_Ci(n0, n1) = 1 if (n0, n1) is an edge of G_Ci, else 0.
@@ -38,7 +38,7 @@ def relationship(ids: IntArray, committee: Sequence[KnnGraph]) -> BoolArray:
 
 
 def affinity(ids: IntArray, views: Views) -> FloatArray:
-    """How similar each model finds the two images.
+    """Return how similar each model finds the two images.
 
     Paper, Eq. 2:  A_Ci(n0, n1) = cos(F_Ci(n0), F_Ci(n1)), for the base model (i = 0) and the committee.
 
@@ -49,7 +49,7 @@ def affinity(ids: IntArray, views: Views) -> FloatArray:
 
 
 def neighbor_distribution(graph: KnnGraph, k: int | None = None) -> tuple[FloatArray, FloatArray]:
-    """Mean and standard deviation of each image's similarities to its K neighbors in one model, or to the first k of them.
+    """Mean and standard deviation of each image's similarities to its K (or first k) neighbors.
 
     A similarity of 0.6 means much in a sparse neighborhood and little in a dense one.
     Paper, Eq. 3:  D_Ci(x) = {cos(F_Ci(x), F_Ci(x_k)), k = 1..K};  Eq. 4 uses E(D) and sigma(D).
@@ -73,7 +73,7 @@ def neighbor_distribution(graph: KnnGraph, k: int | None = None) -> tuple[FloatA
 
 
 def common_neighbors(ids: IntArray, ordered_neighbors: Sequence[IntArray]) -> FloatArray:
-    """How many neighbors the two images share in each model.
+    """Return how many neighbors the two images share in each model.
 
     Not in the paper; the authors' own code uses it in place of the neighbor distribution. Two images of one
     person know the same people.
@@ -154,7 +154,8 @@ def prepare_features(
     for name, graph in zip(views.names, graphs, strict=True):
         if graph.n_images != views.n_images:
             raise InputError(
-                f"The k-NN graph of {name!r} has {graph.n_images:,} images, the views have {views.n_images:,}.",
+                f"The k-NN graph of {name!r} has {graph.n_images:,} images, the views have "
+                f"{views.n_images:,}.",
                 code="graph-images-differ",
                 model=name,
                 expected=views.n_images,
@@ -193,7 +194,7 @@ def extract_features(source: FeatureSource, ids: IntArray) -> Opinions:
 def collect_opinions(
     pairs: Pairs, views: Views, graphs: Sequence[KnnGraph], inputs: Sequence[str] = PAPER_INPUTS
 ) -> Opinions:
-    """The committee's opinions about `pairs`: relationship, affinity, neighbor distribution.
+    """Return the committee's opinions about `pairs`: relationship, affinity, neighbor distribution.
 
     All pairs given are answered at once; `CDP` goes block by block.
 

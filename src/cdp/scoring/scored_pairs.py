@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 import numpy as np
@@ -21,7 +21,8 @@ class ScoredPairs:
     """Candidate pairs of all images as a scorer scored them, and what scoring more pairs will need.
 
     Attributes:
-        scored: the pairs that may count when groups are made, with their doubts; z-scores where nobody is labeled.
+        scored: the pairs that may count when groups are made, with their doubts; z-scores where nobody is
+            labeled.
         graphs: by model, base first; for trees and similarity the lists have 2k neighbors.
         fused: graph whose edges are the candidates: of all models fused, or of the base (vote, mediator).
         k: number of neighbors in `fused` that are candidates.
@@ -41,6 +42,11 @@ class ScoredPairs:
     tree_scores: TreeScores | None = None
     same_identity_recall: Mapping[str, float] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+
+    def with_softness(self, softness: float | None) -> ScoredPairs:
+        """Set how fast the probability falls with the z-score."""
+        assert isinstance(self.scored, ZScoredPairs)
+        return replace(self, scored=replace(self.scored, softness=softness))
 
     @property
     def candidate_graph(self) -> KnnGraph:

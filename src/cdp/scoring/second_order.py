@@ -1,7 +1,7 @@
 """Second-order pair features: what the probabilities of other pairs say about a pair.
 
-If two images are both probably the same as a third, they are probably one person; if one is tied to many that are
-candidates of the other and improbable there, they are probably not.
+If two images are both probably the same as a third, they are probably one person; if one is tied to many that
+are candidates of the other and improbable there, they are probably not.
 """
 
 from __future__ import annotations
@@ -28,9 +28,10 @@ def second_order(
 ) -> None:
     """Write the columns of `COLUMNS` about every pair into `out` (m, 11).
 
-    With p(i, c) the probabilities of the candidates, over the common candidates c of i and j other than themselves:
-    common support = sum p(i, c) p(j, c); strongest path = max min; contradiction = sum of the larger times one minus the
-    smaller; a total is the sum of all p of an image, a rest the part of it that the other image has no candidate for.
+    With p(i, c) the probabilities of the candidates, over the common candidates c of i and j other than
+    themselves: common support = sum p(i, c) p(j, c); strongest path = max min; contradiction = sum of the
+    larger times one minus the smaller; a total is the sum of all p of an image, a rest the part of it that
+    the other image has no candidate for.
     """
     seen = np.full(len(starts) - 1, np.float32(-1))
     for row in range(len(ids)):

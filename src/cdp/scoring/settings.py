@@ -1,7 +1,7 @@
 """Every setting of section 3.1, defined once: name, default, help and range; and the presets.
 
-`CDP(...)`, the options of `cdp label`, `[consensus]` in a recipe and the keys of stages are derived from these classes.
-A class holds what one step depends on, so the settings of a step are its key.
+`CDP(...)`, the options of `cdp label`, `[consensus]` in a recipe and the keys of stages are derived from
+these classes. A class holds what one step depends on, so the settings of a step are its key.
 """
 
 from __future__ import annotations
@@ -16,10 +16,12 @@ from cdp.input_blocks import ALL_INPUTS, PAPER_INPUTS
 from cdp.knn.settings import SearchSettings
 from cdp.settings import MOST_IMAGES, check_settings, did_you_mean, setting, settings_of
 
+_MOST_IMAGES = 600
 _NEGLIGIBLE = 0.01
 
 ThresholdKind = Literal["mean probability", "probability", "similarity", "z-score"]
-"""What a threshold is compared with: the mean probability between two groups, the probability of a pair, its cosine in the base
+"""What a threshold is compared with: the mean probability between two groups, the probability of a pair, its
+cosine in the base
 model, or its similarity in standard deviations of random pairs."""
 
 DEFAULT_THRESHOLDS: Mapping[ThresholdKind, float] = MappingProxyType(
@@ -36,20 +38,20 @@ _RANGES: Mapping[ThresholdKind, tuple[float, float]] = MappingProxyType(
 class ScoringSettings:
     """How pairs are scored, from which inputs, and what the scorer is trained on."""
 
-    mediator: Literal["trees", "mlp", "vote", "similarity"] = setting(
-        "trees",
-        "Pair classifier: trees (gradient boosting), mlp (the paper's mediator), vote, or similarity (needs no labels; used "
-        "instead of trees where nobody is labeled).",
+    mediator: Literal["auto", "trees", "mlp", "vote", "similarity"] = setting(
+        "auto",
+        "Pair classifier: trees, similarity (no labels), auto (the better one), mlp (the paper's) or vote.",
     )
     inputs: tuple[str, ...] = setting(
         ALL_INPUTS, "Inputs of the mlp; common_neighbors is not in the paper.", choices=ALL_INPUTS
     )
     train_on: Literal["auto", "labeled", "validation"] = setting(
         "auto",
-        "Images to train the mlp on; auto = validation where the networks were trained on the labeled part, else labeled.",
+        "Images to train the mlp on; auto = validation if networks trained on the labeled part, else "
+        "labeled.",
     )
     disjoint: bool = setting(
-        True, "Labeled and unlabeled images show different people; false = some people may be among both."
+        True, "Labeled and unlabeled images show different people; false = they may share people."
     )
     min_votes: int | None = setting(
         None,
@@ -72,10 +74,15 @@ class GroupingSettings:
 
     grouping: Literal["components", "average"] = setting(
         "average",
-        "How pairs become groups: components (the paper's connected components) or average (average linkage).",
+        "Grouping of pairs: components (the paper's connected components) or average (average linkage).",
     )
-    max_cluster_size: int = setting(
-        600, "Maximum number of images per identity.", meaning="a number of images", low=2, high=MOST_IMAGES
+    max_cluster_size: int | None = setting(
+        None,
+        "Maximum number of images per identity; auto = 600, or no limit by similarity (no labels).",
+        meaning="a number of images",
+        low=2,
+        high=MOST_IMAGES,
+        none="auto",
     )
     step: float = setting(
         0.1,
@@ -92,8 +99,7 @@ class ThresholdSettings:
 
     threshold: float | None = setting(
         None,
-        "Threshold to join images: a probability with labels (mean between groups with average, of a pair with components), a "
-        "cosine with vote, a z-score without labels; auto = chosen on labeled identities, or estimated without labels.",
+        "Threshold to join images: a probability, a cosine (vote), or a z-score (no labels); auto = chosen.",
         meaning="a threshold",
         low=-1,
         high=100,
@@ -101,7 +107,7 @@ class ThresholdSettings:
     )
     min_precision: float | None = setting(
         None,
-        "Minimum precision of pairs on labeled identities: the threshold with the highest recall that keeps it; off = the best F.",
+        "Minimum precision of pairs on labeled identities when the threshold is chosen; off = the best F.",
         meaning="a precision",
         above=0,
         below=1,
@@ -136,7 +142,13 @@ class SoftLabelSettings:
 class ConsensusSettings(
     SoftLabelSettings, ThresholdSettings, GroupingSettings, ScoringSettings, SearchSettings
 ):
-    """Candidate pairs, their scores and the grouping; unless said otherwise as in the preset `best`."""
+    """Settings of candidate pairs, scores and grouping (section 3.1); defaults: the preset `best`.
+
+    Examples:
+        >>> from cdp import ConsensusSettings
+        >>> ConsensusSettings().grouping, ConsensusSettings.of("paper").grouping
+        ('average', 'components')
+    """
 
     preset: Literal["best", "paper"] = setting(
         "best",
@@ -161,11 +173,13 @@ class ConsensusSettings(
             )
         if self.threshold is not None:
             key = f"{section}.threshold" if section else "threshold"
-            check_threshold(self.threshold, self.threshold_kind, key, may_be_z_score=self.mediator == "trees")
+            check_threshold(
+                self.threshold, self.threshold_kind, key, may_be_z_score=self.mediator in ("auto", "trees")
+            )
 
     @classmethod
     def of(cls, preset: str = "best", **given: Any) -> ConsensusSettings:
-        """The settings of a preset, except for those given."""
+        """Return the settings of a preset, except for those given."""
         known = settings_of(cls)
         for name in given:
             if name not in known:
@@ -175,6 +189,14 @@ class ConsensusSettings(
                     key=name,
                 )
         return cls(**with_preset({"preset": preset, **given}))
+
+    @property
+    def most_images(self) -> int:
+        """Maximum number of images per identity."""
+        if self.max_cluster_size is not None:
+            return self.max_cluster_size
+        # By similarity, means are over all pairs, so a large group is no sign of a mistake.
+        return MOST_IMAGES if self.mediator == "similarity" else _MOST_IMAGES
 
     @property
     def threshold_kind(self) -> ThresholdKind:
@@ -198,16 +220,17 @@ def _threshold_kind(mediator: str, grouping: str) -> ThresholdKind:
 def linkage_threshold(settings: ConsensusSettings, threshold: float) -> float:
     """Mean probability between two groups above which average linkage joins them.
 
-    Without labels the threshold is a z-score, where the probability of a pair is one half; the mean is compared with the default.
+    Without labels the threshold is a z-score, where the probability is one half.
     """
-    return DEFAULT_THRESHOLDS["mean probability"] if settings.mediator == "similarity" else threshold
+    return 0.5 if settings.mediator == "similarity" else threshold
 
 
 def kept_above(settings: ConsensusSettings, threshold: float) -> float:
     """Probability that a pair must exceed to count when groups are made.
 
-    Average linkage has no threshold for a single pair; one that is far less probable than groups must be on average is as
-    good as absent. It is the same for all thresholds that are tried, so that one dendrogram serves them all.
+    Average linkage has no threshold for a single pair; one that is far less probable than groups must be on
+    average is as good as absent. It is the same for all thresholds that are tried, so that one dendrogram
+    serves them all.
     """
     if settings.grouping == "components":
         return threshold
@@ -240,6 +263,7 @@ PRESETS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
                 "inputs": PAPER_INPUTS,
                 "train_on": "labeled",
                 "grouping": "components",
+                "max_cluster_size": _MOST_IMAGES,
                 "threshold": 0.96,
             }
         ),
@@ -268,5 +292,5 @@ def with_preset(given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def default_of(name: str, preset: str) -> Any:
-    """What a setting is under a preset."""
+    """Return what a setting is under a preset."""
     return PRESETS[preset].get(name, settings_of(ConsensusSettings)[name].default)

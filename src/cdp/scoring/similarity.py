@@ -1,4 +1,7 @@
-"""`SimilarityScorer`: candidates from all models fused, scored by their z-score; needs no labels. Not in the paper."""
+"""`SimilarityScorer`: candidates of the fused graph, scored by z-score, without labels.
+
+Not in the paper.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ from cdp.scoring.fused_graph import search_fused
 from cdp.scoring.pairs import candidate_pairs
 from cdp.scoring.scored_pairs import Insertion, ScoredPairs
 from cdp.scoring.settings import ConsensusSettings
-from cdp.scoring.zscore import measure_null, z_score_pairs
+from cdp.scoring.zscore import ZScoredPairs, measure_null, z_score_pairs
 from cdp.types import KnnGraph, Views
 from cdp.types.arrays import IntArray, LongArray
 
@@ -36,22 +39,26 @@ class SimilarityScorer:
     def score(
         self, views: Views, identities: LongArray, runtime: Runtime, graphs: Graphs | None = None
     ) -> ScoredPairs:
-        """Compute the z-scores of the edges of the fused graph; identities are not used."""
+        """Compute the z-scores of the edges of the fused graph; identities are passed on, not used."""
         longer = replace(self.settings, k=min(2 * self.settings.k, views.n_images - 1))
         lists = () if graphs is None else graphs.values() if isinstance(graphs, Mapping) else graphs
         wanted = longer if all(graph.k >= longer.k for graph in lists) else self.settings
         found = find_graphs(views, wanted, graphs, seed=self.seed, runtime=runtime, part=self.part)
         with runtime.step(f"{self.part}all models"):
             fused = search_fused(views, list(found), longer.k, runtime=runtime)
+        scored = self.score_edges(views, fused, runtime)
+        return ScoredPairs(scored, found.graphs, fused, self.settings.k, identities)
+
+    def score_edges(self, views: Views, fused: KnnGraph, runtime: Runtime) -> ZScoredPairs:
+        """Compute the z-scores of the edges of a fused graph."""
+        with runtime.step(f"{self.part}all models"):
             pairs = candidate_pairs(fused.nearest(self.settings.k), runtime)
             null = measure_null(views, mutual_neighbors(fused), self.seed)
-            scored = z_score_pairs(views, pairs, null, runtime)
-        nobody = np.full(len(identities), -1, np.int64)
-        return ScoredPairs(scored, found.graphs, fused, self.settings.k, nobody)
+            return z_score_pairs(views, pairs, null, runtime)
 
     def update(
         self,
-        before: ScoredPairs,  # noqa: ARG002
+        before: ScoredPairs,
         views: Views,
         identities: LongArray,
         graphs: ModelGraphs,
@@ -59,7 +66,9 @@ class SimilarityScorer:
         runtime: Runtime,
     ) -> ScoredPairs:
         """Recompute all z-scores, which is as cheap as finding out which of them changed."""
-        return self.score(views, identities, runtime, graphs.graphs)
+        assert isinstance(before.scored, ZScoredPairs)
+        found = self.score(views, identities, runtime, graphs.graphs)
+        return found.with_softness(before.scored.softness)
 
 
 def mutual_neighbors(graph: KnnGraph) -> IntArray:

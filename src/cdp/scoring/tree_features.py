@@ -1,10 +1,15 @@
-"""Pair features for gradient boosting, beyond the paper's: ranks, shared neighbors and local density, in every model and fused.
+"""Pair features for gradient boosting: ranks, shared neighbors, local density, per model and fused.
+
+Not in the paper.
 
 Four blocks of columns per model, each symmetric in the two images:
 
-- `similarity`: cosine; cosine minus the mean of both neighborhoods; cosine minus the larger of both 10th neighbors'.
-- `ranks`: the smaller and the larger rank of one image in the other's list; the length of the list if it is not in it.
-- `common_neighbors`: shared neighbors among the first half of both lists, in whole lists, and weighted by their ranks.
+- `similarity`: cosine; cosine minus the mean of both neighborhoods; cosine minus the larger of both 10th
+  neighbors'.
+- `ranks`: the smaller and the larger rank of one image in the other's list; the length of the list if it is
+  not in it.
+- `common_neighbors`: shared neighbors among the first half of both lists, in whole lists, and weighted by
+  their ranks.
 - `density`: the smaller mean similarity to the neighbors, and the larger spread.
 
 The fused model (`cdp.scoring.fused_graph`) is one more model.
@@ -47,7 +52,7 @@ class _ModelFeatures:
 
 @dataclass(frozen=True, eq=False)
 class TreeFeatureSource:
-    """Everything that pair features are computed from, prepared once for all pairs; `used` are the blocks that are given."""
+    """Inputs of the pair features, prepared once for all pairs; `used` names the feature blocks."""
 
     models: tuple[_ModelFeatures, ...]
     names: tuple[str, ...]
@@ -110,7 +115,8 @@ def _fill(
 ) -> None:
     k = neighbors.shape[1]
     nth = min(_NTH, k - 1)
-    # Rank of every image in the list of the pair's first image; pairs are sorted, so one list serves several pairs.
+    # Rank of every image in the list of the pair's first image; pairs are sorted, so one list serves several
+    # pairs.
     place = np.full(len(neighbors), k, np.int32)
     listed = -1
     for row in range(len(ids)):

@@ -1,4 +1,4 @@
-"""`TreeScorer`: candidates and features from all models fused, scored by trees trained on the labeled images among the others."""
+"""`TreeScorer`: candidates of the fused graph, scored by trees trained on labeled images."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ _MIN_LABELED = 20
 _UNLIKE_ABOVE = 2.0
 _ROWS_PER_BLOCK = 8192
 _OVERLAP = (
-    "Labeled and unlabeled images seem to show some of the same people, but disjoint = true says that they do not: the expected "
-    "precision is too low. If they do, set disjoint = false."
+    "Labeled and unlabeled images seem to share people, but disjoint = true; the expected precision is too "
+    "low. Set disjoint = false if they do."
 )
 _UNLIKE = (
-    "The unlabeled images look unlike the labeled ones: {:.0%} of the nearest impostors of labeled images are labeled, {:.0%} would be "
-    "by chance. The threshold and the expected precision were learned on the labeled images and may not hold for the others; label "
-    "some of those."
+    "The unlabeled images look unlike the labeled ones: {:.0%} of the nearest impostors of labeled images "
+    "are labeled, {:.0%} would be by chance. The threshold and the expected precision were learned on the "
+    "labeled images and may not hold for the others; label some of those."
 )
 
 
@@ -76,8 +76,8 @@ class TreeScorer:
     ) -> ScoredPairs:
         """Score the edges of the fused graph.
 
-        Lists of 2k neighbors are searched, because ranks beyond k are features too; candidates are the k nearest in the fused
-        graph. Given graphs are used as they are.
+        Lists of 2k neighbors are searched, because ranks beyond k are features too; candidates are the k
+        nearest in the fused graph. Given graphs are used as they are.
         """
         longer = replace(self.settings, k=min(2 * self.settings.k, views.n_images - 1))
         wanted = longer if graphs is None else self.settings
@@ -148,7 +148,7 @@ class TreeScorer:
         earlier: TreeScores | None = None,
         key: str = "",
     ) -> TreeScores:
-        """Train trees, or use earlier ones, and score pairs; with a key unfinished scores are kept in the cache."""
+        """Train trees or use given ones, and score pairs; with a key, unfinished scores are cached."""
         cache = runtime.cache if key else StepCache()
         with runtime.step("consensus"):
             return score_by_trees(
@@ -157,7 +157,6 @@ class TreeScorer:
                 label_pairs(
                     pairs,
                     identities,
-                    disjoint=self.settings.disjoint,
                     seed=self.seed,
                     constraints=self.constraints if earlier is None else None,
                     weight=self.correction_weight,
@@ -171,7 +170,7 @@ class TreeScorer:
             )
 
     def _key(self, found: ModelGraphs, identities: LongArray, runtime: Runtime) -> str:
-        """The cache key of the scores; empty where graphs have none."""
+        """Return the cache key of the scores; empty where graphs have none."""
         if not found.keys:
             return ""
         cache, constraints = runtime.cache, self.constraints
@@ -184,7 +183,7 @@ class TreeScorer:
         return step_key("trees", 5, settings, inputs, self.settings.k, self.seed)
 
     def _kept(self, pairs: Pairs, scores: TreeScores, runtime: Runtime) -> ConsensusGraph:
-        """The pairs that may count when groups are made."""
+        """Return the pairs that may count when groups are made."""
         doubt = runtime.copy(scores.probability)
         np.subtract(1, doubt, out=doubt)
         scored = ConsensusGraph(pairs.ids, runtime.finished(doubt), pairs.n_images)
@@ -198,7 +197,8 @@ def _is_above(threshold: float, _: IntArray, doubt: AnyArray) -> BoolArray:
 def _kept_scores(pairs: Pairs, old_ids: IntArray, scores: TreeScores, changed: BoolArray) -> TreeScores:
     """Earlier scores where they still hold, NaN elsewhere.
 
-    First-order features depend on the lists of both images, second-order ones on the scores of all pairs of both.
+    First-order features depend on the lists of both images, second-order ones on the scores of all pairs of
+    both.
     """
     at, is_old = _look_up(pairs.ids, old_ids)
     passes: list[FloatArray] = []
@@ -225,11 +225,12 @@ def compare_parts(candidates: KnnGraph, identities: LongArray, *, disjoint: bool
 
 
 def seem_to_overlap(candidates: KnnGraph, identities: LongArray) -> bool:
-    """Whether unlabeled neighbors of labeled images are much more similar to them than labeled impostors are.
+    """Test whether unlabeled neighbors are much more similar to labeled images than labeled impostors.
 
-    If no unlabeled image shows a labeled person, all of them are impostors, and chance decides which impostors are labeled: a tenth
-    of the unlabeled ones are more similar than nine tenths of the labeled ones (0.07 to 0.10 on LFW, Omniglot and drawn faces), give
-    or take a few lookalikes among few labeled people. With labeled people among the unlabeled images it was 0.15 to 0.40.
+    If no unlabeled image shows a labeled person, all of them are impostors, and chance decides which
+    impostors are labeled: a tenth of the unlabeled ones are more similar than nine tenths of the labeled ones
+    (0.07 to 0.10 on LFW, Omniglot and drawn faces), give or take a few lookalikes among few labeled people.
+    With labeled people among the unlabeled images it was 0.15 to 0.40.
     """
     of_labeled, of_unlabeled = [np.empty(0, np.float32)], [np.empty(0, np.float32)]
     rows = np.flatnonzero(identities >= 0)
@@ -248,10 +249,10 @@ def seem_to_overlap(candidates: KnnGraph, identities: LongArray) -> bool:
 
 
 def labeled_among_impostors(candidates: KnnGraph, identities: LongArray) -> tuple[float, float] | None:
-    """Share of labeled images among the impostors near labeled images, found and by chance; None if too few are labeled.
+    """Return found and expected share of labeled impostors; None if too few are labeled.
 
-    A neighbor that is not labeled with the same identity is an impostor. If labeled and unlabeled images look alike, chance
-    decides which impostors are labeled; fewer are where unlabeled images show labeled people.
+    A neighbor that is not labeled with the same identity is an impostor. If labeled and unlabeled images look
+    alike, chance decides which impostors are labeled; fewer are where unlabeled images show labeled people.
     """
     images = np.flatnonzero(identities >= 0)
     _, person, count = np.unique(identities[images], return_inverse=True, return_counts=True)
@@ -272,7 +273,7 @@ def labeled_among_impostors(candidates: KnnGraph, identities: LongArray) -> tupl
 
 
 def seem_unlike(found: float, chance: float) -> bool:
-    """Whether the share of labeled impostors differs too much from chance for both kinds of images to be alike.
+    """Test whether labeled and unlabeled images differ, by the share of labeled impostors.
 
     The odds ratio was 0.9 to 1.3 on LFW, Omniglot, drawn faces and made-up crowds.
     """

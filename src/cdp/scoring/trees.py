@@ -1,11 +1,13 @@
 """Gradient boosting of pair features, trained among the unlabeled images, in two passes. Not in the paper.
 
-Labeled and unlabeled images are in one graph. A candidate pair of two labeled images is a training pair; so is a pair of a labeled
-and an unlabeled image, as an impostor, where no unlabeled image shows a labeled person (`disjoint`). Scores of pairs with a labeled
-image are cross-fitted: they come from classifiers that did not see the identity's fold, so that thresholds and the second pass are
-not misled by overfitting.
+Labeled and unlabeled images are in one graph. A candidate pair of two labeled images is a training pair; so
+is a pair of a labeled and an unlabeled image, as an impostor: nearly all are, also where some unlabeled
+images show labeled people, and without them training pairs would hold far too few impostors. Scores of pairs
+with a labeled image are cross-fitted: they come from classifiers that did not
+see the identity's fold, so that thresholds and the second pass are not misled by overfitting.
 
-Pairs decided by corrections are training pairs too, with a weight: people look at doubtful pairs, which labeled images have few of.
+Pairs decided by corrections are training pairs too, with a weight: people look at doubtful pairs, which
+labeled images have few of.
 """
 
 from __future__ import annotations
@@ -35,7 +37,8 @@ FoldArray: TypeAlias = npt.NDArray[np.int8]
 
 FOLDS = 3
 PASSES = 2
-"""Later passes add second-order features of the scores before; a third changes nothing measurable (`python -m benchmarks presets`)."""
+"""Later passes add second-order features of the scores before; a third changes nothing measurable (`python -m
+benchmarks presets`)."""
 
 CORRECTION_WEIGHT = 10.0
 """Number of training pairs that a pair decided by a correction counts for."""
@@ -67,7 +70,6 @@ def label_pairs(
     pairs: Pairs,
     identities: LongArray,
     *,
-    disjoint: bool,
     seed: int,
     constraints: Constraints | None = None,
     weight: float = CORRECTION_WEIGHT,
@@ -78,7 +80,6 @@ def label_pairs(
     Args:
         pairs: candidates.
         identities: int64 (n,), negative where unlabeled.
-        disjoint: no unlabeled image shows a labeled person.
         seed: of the folds.
         constraints: corrections; pairs that they decide become training pairs.
         weight: of such a pair; 0 = they become none.
@@ -100,7 +101,7 @@ def label_pairs(
         first[start:stop], second[start:stop] = fold[one], fold[other]
         both = (fold[one] >= 0) & (fold[other] >= 0)
         same[start:stop] = both & (identities[one] == identities[other])
-        is_training[start:stop] = (fold[one] >= 0) | (fold[other] >= 0) if disjoint else both
+        is_training[start:stop] = (fold[one] >= 0) | (fold[other] >= 0)
         if say is not None:
             said = say(pairs.ids[start:stop])
             rows = start + np.flatnonzero(said)
@@ -140,7 +141,7 @@ class KeptTreeScores(msgspec.Struct):
         return [*(f"pass{number}" for number in range(1, self.passes + 1)), *_TREE_ARRAYS]
 
     def restore(self, arrays: Mapping[str, AnyArray]) -> TreeScores:
-        """The scores again."""
+        """Return the scores again."""
         if not len(self.nodes) == len(self.trees) == len(self.priors) == self.passes * (FOLDS + 1):
             raise InputError("the card speaks of another number of classifiers.", code="tree-scores-damaged")
         cuts = {name: np.cumsum(self.trees if name == "roots" else self.nodes)[:-1] for name in _TREE_ARRAYS}
@@ -160,7 +161,8 @@ class TreeScores:
 
     Attributes:
         passes: for every pass the probability that each pair is one identity, float32 (m,).
-        classifiers: for every pass those of the folds, and last the one that was trained on all training pairs.
+        classifiers: for every pass those of the folds, and last the one that was trained on all training
+            pairs.
     """
 
     Kept = KeptTreeScores
@@ -198,14 +200,16 @@ def score_by_trees(
 ) -> TreeScores:
     """Train trees on the labeled pairs and score all candidates.
 
-    The first pass has the features of the models; every later one also second-order features of the scores before.
+    The first pass has the features of the models; every later one also second-order features of the scores
+    before.
 
     Args:
         source: what features are computed from.
         pairs: candidates.
         labeled: what is known of them.
         passes: number of passes.
-        earlier: trees that were trained before, and their scores where they still hold, NaN elsewhere; no tree is trained.
+        earlier: trees that were trained before, and their scores where they still hold, NaN elsewhere; no
+            tree is trained.
         seed: of samples and trees.
         runtime: how it runs.
         checkpoint: of unfinished scores; trees are grown again, as they were.
@@ -345,7 +349,10 @@ def _rows_outside(known: LabeledPairs, fold: int) -> Iterator[LongArray]:
 def _cross_fitted(
     classifiers: Sequence[BoostedTrees], matrix: FloatArray, first: FoldArray, second: FoldArray
 ) -> DoubleArray:
-    """Log-odds of pairs: the mean over classifiers that did not see an image's fold; of unlabeled pairs the last one's."""
+    """Return cross-fitted log-odds: the mean over classifiers that did not see an image's fold.
+
+    Unlabeled pairs get the last classifier's.
+    """
     is_known = (first >= 0) | (second >= 0)
     odds = np.zeros(len(matrix))
     odds[~is_known] = classifiers[-1].log_odds(matrix[~is_known])

@@ -13,8 +13,8 @@ def check_min_votes(min_votes: int | None, n_members: int) -> None:
     """Refuse more votes than the committee has members."""
     if min_votes is not None and min_votes > n_members:
         raise InputError(
-            f"min_votes = {min_votes}: the committee has {n_members} member{'' if n_members == 1 else 's'}; ask for as "
-            "many at most.",
+            f"min_votes = {min_votes}: the committee has {n_members} member{'' if n_members == 1 else 's'}; "
+            "ask for as many at most.",
             code="min-votes-exceed-committee",
             value=min_votes,
             members=n_members,
@@ -26,9 +26,9 @@ def vote(
 ) -> tuple[BoolArray, FloatArray]:
     """Accept pairs by vote: bool (m,), and the doubt about every pair, float32 (m,).
 
-    "A pair is selected if this pair is voted by all the committee members (best setting empirically). A vote is
-    counted if there is an edge in the k-NN graph of a committee member." When comparing committees, the paper
-    also "adjusts pair similarity threshold". The doubt about a pair is 1 - base similarity.
+    "A pair is selected if this pair is voted by all the committee members (best setting empirically). A vote
+    is counted if there is an edge in the k-NN graph of a committee member." When comparing committees, the
+    paper also "adjusts pair similarity threshold". The doubt about a pair is 1 - base similarity.
 
     Args:
         opinions: of the committee; only relationship and the base's affinity count.
@@ -45,7 +45,7 @@ def vote(
 
 
 def is_more_similar(doubt: FloatArray, threshold: float) -> BoolArray:
-    """Where the base similarity, given as doubt, is strictly greater than the threshold, bool (m,)."""
+    """Return where the base similarity, given as doubt, is strictly greater than the threshold, bool (m,)."""
     # Both rounded alike, in float32: a similarity equal to the threshold never passes.
     similar: BoolArray = doubt < np.float32(1) - np.float32(threshold)
     return similar

@@ -1,9 +1,10 @@
-"""Similarity as a z-score: standard deviations above random pairs, comparable across models. Not in the paper.
+"""Similarity as z-score: standard deviations above random pairs. Not in the paper.
 
-A cosine of 0.5 is far above chance in one model and common in another. Random pairs are nearly all impostors, so their
-similarities are the null distribution. Center and spread are the median and the distance to the lower 16 % quantile: the few
-random pairs that are genuine have higher similarities and do not affect them. The z-scores of the models are averaged, each with a weight
-that says how well it separates: the median z-score of mutual nearest neighbors. The average is standardized in the same way.
+A cosine of 0.5 is far above chance in one model and common in another. Random pairs are nearly all impostors,
+so their similarities are the null distribution. Center and spread are the median and the distance to the
+lower 16 % quantile: the few random pairs that are genuine have higher similarities and do not affect them.
+The z-scores of the models are averaged, each with a weight that says how well it separates: the median
+z-score of mutual nearest neighbors. The average is standardized in the same way.
 """
 
 from __future__ import annotations
@@ -16,28 +17,33 @@ import numpy as np
 from cdp.blocks import PAIRS_PER_BLOCK, spans
 from cdp.knn.pair_similarity import similarities
 from cdp.runtime.runtime import Runtime
-from cdp.types import ConsensusGraph, Embeddings, Pairs, Views
+from cdp.types import Embeddings, Pairs, SimilarityGraph, Views
 from cdp.types.arrays import AnyArray, FloatArray, IntArray
 
 SOFTNESS = 0.7
-"""Scale of the logistic function from z-score to probability.
-
-Wide, so that the mean between two groups reflects how similar their pairs are, and not only how many pass the threshold; the F of
-groups then depends less on the threshold.
-"""
+"""Scale of the logistic function from z-score to probability where the threshold is given, so that no merges
+say how fast the probability falls."""
 
 _MAX_SOFTNESS = 1 / 6
-"""As a share of the z-score of an image and itself: a wider function would not tell copies from other pairs."""
+"""As a share of the z-score of an image and itself: a wider function would not tell copies from other
+pairs."""
 
 _RANDOM_PAIRS = 200_000
+_ROWS_PER_BLOCK = 4096
 _LOWER = 0.1587
 _MIN_SPREAD = 1e-6
+_LEAST_HALF_SPREAD = 1e-4
+"""Vectors have single precision where spreads are smaller than this: half precision would overflow."""
+
 _FEWEST_NEAR, _LEAST_SEPARATION = 10, 0.1
 
 
 @dataclass(frozen=True)
 class NullStatistics:
-    """Center and spread of random pairs: of every model, and of the models' average z-score; and the models' weights, which sum to 1."""
+    """Center and spread of random pairs, per model and for the mean z-score.
+
+    The models' weights sum to 1.
+    """
 
     models: tuple[tuple[float, float], ...]
     average: tuple[float, float]
@@ -52,26 +58,36 @@ class ZScoredPairs:
         pairs: candidates.
         z: float32 (m,).
         null: statistics of random pairs.
+        vectors: float16 or float32 (n, d); the z-score of any pair is `offset` + their dot product.
+        offset: z-score of two vectors whose dot product is 0.
+        softness: scale of the logistic function from z-score to probability; None until it is measured.
     """
 
     pairs: Pairs
     z: FloatArray
     null: NullStatistics
+    vectors: AnyArray
+    offset: float
+    softness: float | None = None
 
-    def at(self, threshold: float, above: float) -> ConsensusGraph:
-        """Pairs with a probability greater than `above`, where a pair at the threshold has probability one half."""
+    def at(self, threshold: float, above: float) -> SimilarityGraph:
+        """Return pairs of probability > `above`; a pair at the threshold has one half."""
         ids, doubts = [np.empty((0, 2), np.int32)], [np.empty(0, np.float32)]
-        top = max_z_score(self.null)
+        softness = default_softness(max_z_score(self.null)) if self.softness is None else self.softness
         for start, stop in spans(len(self.pairs), PAIRS_PER_BLOCK):
-            doubt = soften(self.z[start:stop], threshold, top)
+            doubt = soften(self.z[start:stop], threshold, softness)
             kept = doubt < 1 - above
             ids.append(self.pairs.ids[start:stop][kept])
             doubts.append(doubt[kept])
-        return ConsensusGraph(np.concatenate(ids), np.concatenate(doubts), self.pairs.n_images)
-
-    def share_above(self, threshold: float) -> float:
-        """Share of the candidate pairs with a greater z-score."""
-        return float((self.z > threshold).mean()) if len(self.pairs) else 0.0
+        return SimilarityGraph(
+            ids=np.concatenate(ids),
+            doubt=np.concatenate(doubts),
+            n_images=self.pairs.n_images,
+            vectors=self.vectors,
+            offset=self.offset,
+            threshold=threshold,
+            softness=softness,
+        )
 
 
 def measure_null(views: Views, near: IntArray | None = None, seed: int = 0) -> NullStatistics:
@@ -79,8 +95,8 @@ def measure_null(views: Views, near: IntArray | None = None, seed: int = 0) -> N
 
     Args:
         views: of all images.
-        near: int32 (m, 2), mutual nearest neighbors in all models, which say how well each model separates; models have equal
-            weights unless given.
+        near: int32 (m, 2), mutual nearest neighbors in all models, which say how well each model separates;
+            models have equal weights unless given.
         seed: of random pairs.
     """
     generator = np.random.default_rng([seed, 8])
@@ -108,7 +124,11 @@ def z_score_pairs(views: Views, pairs: Pairs, null: NullStatistics, runtime: Run
     z = runtime.empty(len(pairs), np.float32)
     for start, stop in spans(len(pairs), PAIRS_PER_BLOCK):
         z[start:stop] = fused_z_score([similarities(model, pairs.ids[start:stop]) for model in views], null)
-    return ZScoredPairs(pairs, z, null)
+    is_narrow = min(null.average[1], *(spread for _, spread in null.models)) < _LEAST_HALF_SPREAD
+    shape = (views.n_images, sum(model.dimensions for model in views))
+    vectors = runtime.empty(shape, np.float32 if is_narrow else np.float16)
+    offset = fused_vectors(views, null, vectors)
+    return ZScoredPairs(pairs, z, null, runtime.finished(vectors), offset)
 
 
 def fused_z_score(cosines: Sequence[AnyArray], null: NullStatistics) -> AnyArray:
@@ -118,23 +138,40 @@ def fused_z_score(cosines: Sequence[AnyArray], null: NullStatistics) -> AnyArray
     return z
 
 
+def fused_vectors(views: Views, null: NullStatistics, out: AnyArray) -> float:
+    """Write vectors whose dot products, plus what is returned, are the fused z-scores.
+
+    Args:
+        views: of all images.
+        null: statistics of random pairs.
+        out: float (n, sum of the models' dimensions), overwritten.
+    """
+    center, spread = null.average
+    parts = list(zip(views, null.models, null.weights, strict=True))
+    for start, stop in spans(views.n_images, _ROWS_PER_BLOCK):
+        column = 0
+        for model, (_, its_spread), weight in parts:
+            scale = np.float32(np.sqrt(weight / (its_spread * spread)))
+            width = model.dimensions
+            out[start:stop, column : column + width] = scale * model.block(start, stop)
+            column += width
+    return (sum(-weight * mean / its for _, (mean, its), weight in parts) - center) / spread
+
+
 def max_z_score(null: NullStatistics) -> float:
     """The z-score of an image and itself, the greatest there is."""
     return float(fused_z_score([np.ones(1)] * len(null.models), null)[0])
 
 
-def soften(z: FloatArray, threshold: float, top: float) -> FloatArray:
-    """Turn z-scores into doubts: one half at the threshold, falling to 0 above it, float32 (m,); `top` is `max_z_score`.
-
-    Soft, because average linkage of hard decisions could not tell close groups from closer ones.
-    """
+def soften(z: FloatArray, threshold: float, softness: float) -> FloatArray:
+    """Turn z-scores into doubts: one half at the threshold, falling to 0 above it, float32 (m,)."""
     with np.errstate(over="ignore"):
-        doubt = 1 / (1 + np.exp((z.astype(np.float64) - threshold) / softness(top)))
+        doubt = 1 / (1 + np.exp((z.astype(np.float64) - threshold) / softness))
     return doubt.astype(np.float32)
 
 
-def softness(top: float) -> float:
-    """`SOFTNESS`, or less where an image and itself are hardly more similar than random pairs."""
+def default_softness(top: float) -> float:
+    """Return `SOFTNESS`, or less where an image and itself are hardly more similar than random pairs."""
     return max(min(SOFTNESS, _MAX_SOFTNESS * top), _MIN_SPREAD)
 
 

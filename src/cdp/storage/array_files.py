@@ -1,8 +1,13 @@
-"""Opening .npy, .npz, Parquet and text files: mapped where possible, never unpickled, damage in one sentence."""
+"""Reading .npy, .npz, Parquet and text: mapped where possible, never unpickled.
+
+Damage is reported in one sentence.
+"""
 
 from __future__ import annotations
 
 import csv
+import errno
+import hashlib
 import math
 import os
 import stat
@@ -28,8 +33,8 @@ _MOST_DIMENSIONS = 32
 def reading(file: str | Path) -> Iterator[None]:
     """Turns whatever goes wrong while a user's file is read into an InputError that names it.
 
-    Readers say what they can foresee in their own words. What nobody foresaw is caught here and nowhere else; the
-    exception stays as the cause, so that it can be shown to whoever wants to mend the reader.
+    Readers say what they can foresee in their own words. What nobody foresaw is caught here and nowhere else;
+    the exception stays as the cause, so that it can be shown to whoever wants to mend the reader.
     """
     if rows_not_utf8([str(file)]):
         raise InputError(
@@ -61,15 +66,15 @@ def reading(file: str | Path) -> Iterator[None]:
         ) from None
     except Exception as error:
         raise InputError(
-            f"{file}: cannot be read ({type(error).__name__}: {brief(error)}); it is damaged, or holds what cdp does not "
-            "expect there: write it again.",
+            f"{file}: cannot be read ({type(error).__name__}: {brief(error)}); it is damaged or has an "
+            "unexpected format; write it again.",
             code="file-damaged",
             file=file,
         ) from error
 
 
 def brief(error: object, most: int = 200) -> str:
-    """What an exception of another library says, short enough for the middle of a sentence."""
+    """Shorten an exception of another library for the middle of a sentence."""
     words = " ".join(str(error).split()).rstrip(".")
     return words if len(words) <= most else f"{words[: most - 1]}…"
 
@@ -84,7 +89,7 @@ def naming(source: object, **fields: object) -> Iterator[None]:
 
 
 def open_npy(file: Path, convert: str = _AS_FLOATS, *, may_be_empty: bool = False) -> AnyArray:
-    """The array in a .npy file, memory-mapped and read-only; never unpickled.
+    """Open the array in a .npy file, memory-mapped and read-only; never unpickled.
 
     Args:
         convert: what to type to make a readable file of a pickled one, for the error message.
@@ -135,7 +140,7 @@ def _is_side(side: object) -> bool:
 
 
 def read_npz(file: Path, convert: str = _AS_FLOATS) -> dict[str, AnyArray]:
-    """All arrays of an .npz file in the order of the file; never unpickled."""
+    """Read all arrays of an .npz file in the order of the file; never unpickled."""
     file_size(file)
     arrays: dict[str, AnyArray] = {}
     name = ""
@@ -182,7 +187,8 @@ def _damaged_npz(file: Path, name: str, error: Exception, convert: str) -> Input
         )
     if isinstance(error, NotImplementedError):
         return InputError(
-            f"{file}: packed in a way that Python does not know ({brief(error)}); write it again with np.savez.",
+            f"{file}: packed in a way that Python does not know ({brief(error)}); write it again with "
+            "np.savez.",
             code="archive-packing-unknown",
             file=file,
         )
@@ -199,7 +205,7 @@ def _damaged_npz(file: Path, name: str, error: Exception, convert: str) -> Input
 
 
 def refuse_repeats(file: Path, names: Iterable[str], what: str = "columns") -> None:
-    """Refuse a file in which two things have one name, for one of them would be read and the other ignored."""
+    """Refuse a file with repeated names, of which only one would be read."""
     for name, count in Counter(names).items():
         if count > 1:
             raise InputError(
@@ -220,7 +226,7 @@ def _pickled(what: str, convert: str) -> str:
 
 @contextmanager
 def open_parquet(file: Path) -> Iterator[Any]:
-    """A `pyarrow.parquet.ParquetFile` without columns of one name; damage found while it is read is an InputError."""
+    """Open a Parquet file without repeated columns; damage found later is an InputError too."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -255,7 +261,8 @@ def refuse_nested(file: Path, column: Any) -> None:
     kind = column.type
     if kinds.is_nested(kind) or kinds.is_binary(kind) or kinds.is_large_binary(kind):
         raise InputError(
-            f"{file}: column {column.name!r} holds {kind} where one number or text per row is needed; write it again.",
+            f"{file}: column {column.name!r} holds {kind} where one number or text per row is needed; write "
+            "it again.",
             code="column-nested",
             file=file,
             column=column.name,
@@ -264,7 +271,7 @@ def refuse_nested(file: Path, column: Any) -> None:
 
 
 def read_text(file: Path) -> str:
-    """The contents of a UTF-8 text file."""
+    """Read a UTF-8 text file."""
     try:
         return read_bytes(file).decode("utf-8-sig")
     except UnicodeDecodeError:
@@ -274,7 +281,7 @@ def read_text(file: Path) -> str:
 
 
 def read_lines(file: Path) -> list[str]:
-    """The lines of a UTF-8 text file without their ends; blank ones at the end are left out."""
+    """Read the lines of a UTF-8 text file without their ends; blank ones at the end are left out."""
     with reading(file):
         # Not splitlines(): that also cuts at rare characters that may stand in a path.
         lines = [line.removesuffix("\r") for line in read_text(file).split("\n")]
@@ -286,7 +293,7 @@ def read_lines(file: Path) -> list[str]:
 
 
 def read_csv_rows(file: Path) -> list[list[str]]:
-    """The rows of a small CSV file, the header first."""
+    """Read the rows of a small CSV file, the header first."""
     try:
         return list(csv.reader(read_lines(file)))
     except csv.Error as error:
@@ -296,13 +303,23 @@ def read_csv_rows(file: Path) -> list[list[str]]:
 
 
 def read_bytes(file: Path) -> bytes:
-    """The contents of a regular file."""
+    """Read a regular file."""
     regular_size(file)
     return file.read_bytes()
 
 
+def hash_contents(file: str | Path) -> str:
+    """SHA-256 of the bytes of a regular file."""
+    if not os.path.exists(file):
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), os.fspath(file))
+    with reading(file):
+        regular_size(file)
+        with open(file, "rb") as stream:
+            return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
 def file_size(file: Path) -> int:
-    """Bytes in a regular file that must not be empty."""
+    """Return the size of a regular file in bytes; refuse an empty one."""
     size = regular_size(file)
     if size == 0:
         raise InputError(f"{file}: empty (0 bytes); copy or write it again.", code="file-empty", file=file)
@@ -310,7 +327,7 @@ def file_size(file: Path) -> int:
 
 
 def regular_size(file: str | Path) -> int:
-    """Bytes in a regular file; a device or a pipe is refused, for reading it may never come to an end."""
+    """Return the size of a regular file; refuse devices and pipes, which may never end."""
     state = os.stat(file)
     if not (stat.S_ISREG(state.st_mode) or stat.S_ISDIR(state.st_mode)):  # of a folder, open() says it well
         raise InputError(

@@ -1,14 +1,16 @@
-"""Nouns to folders and back: one `.npy` per array, a typed card, nothing ever half-written, nothing pickled; and `run.json`."""
+"""Data classes as folders: one `.npy` per array and a typed card, written atomically, no pickle."""
 
 from __future__ import annotations
 
 import hashlib
 import os
 import re
+import warnings
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, Generic, TypeVar
 
 import msgspec
 import numpy as np
@@ -16,7 +18,7 @@ import numpy as np
 from cdp import __version__
 from cdp.blocks import spans
 from cdp.errors import InputError, StoreError, install_command
-from cdp.storage.array_files import naming, open_npy, read_bytes, reading
+from cdp.storage.array_files import brief, naming, open_npy, read_bytes, reading
 from cdp.storage.files import write_bytes, write_json, writing_folder
 from cdp.types import Views
 from cdp.types.arrays import AnyArray
@@ -95,7 +97,7 @@ def save(
     settings: Mapping[str, Any] | None = None,
     made_from: Mapping[str, str] | None = None,
 ) -> None:
-    """Write a noun as an artifact folder, whole or not at all; `force` replaces one of the same kind, but no input."""
+    """Write a data class as an artifact folder, atomically; `force` replaces the same kind only."""
     with writing_folder(path, force=force, kind=type(noun).__name__, inputs=inputs) as folder:
         fill(folder, noun, settings=settings, made_from=made_from)
 
@@ -123,7 +125,7 @@ def fill_arrays(
     arrays: Mapping[str, AnyArray],
     made_from: Mapping[str, str] | None = None,
 ) -> None:
-    """Write arrays and the card that describes them into a folder that is being written: what every artifact is on disk."""
+    """Write arrays and their card into a folder under construction."""
     folder.mkdir(exist_ok=True)
     for name, array in arrays.items():
         file = folder / f"{name}.npy"
@@ -163,7 +165,7 @@ def write_card(
 
 
 def load(path: str | Path, kind: type[Noun]) -> Noun:
-    """A noun from its artifact folder; arrays are checked against the card's shapes and hashes."""
+    """Load a noun from its artifact folder; arrays are checked against the card's shapes and hashes."""
     folder = Path(path)
     with reading(folder):
         card = read_card(folder, kind.__name__)
@@ -178,7 +180,7 @@ def load(path: str | Path, kind: type[Noun]) -> Noun:
 
 
 def read_card(folder: str | Path, kind: str | None = None) -> Card:
-    """What an artifact folder says about itself.
+    """Read the card of an artifact folder.
 
     Raises:
         StoreError: the card is damaged.
@@ -203,7 +205,8 @@ def read_card(folder: str | Path, kind: str | None = None) -> Card:
         version = msgspec.json.decode(text, type=_Version)
         if version.format > FORMAT:
             raise InputError(
-                f"{folder} was written by a newer cdp ({version.cdp}); fetch the newer source and run {install_command()}.",
+                f"{folder} was written by a newer cdp ({version.cdp}); fetch the newer source and run "
+                f"{install_command()}.",
                 code="card-newer",
                 folder=folder,
                 version=version.cdp,
@@ -232,7 +235,7 @@ def _depth(value: Any) -> int:
 
 
 def read_settings(folder: str | Path, card: Card, into: type[Settings]) -> Settings:
-    """The settings of a card as a typed object; those that it has no field for are left out.
+    """Read the settings of a card as a typed object; those that it has no field for are left out.
 
     Raises:
         StoreError: a setting is missing or of another type.
@@ -248,7 +251,7 @@ def read_settings(folder: str | Path, card: Card, into: type[Settings]) -> Setti
 
 
 def read_array(folder: Path, name: str, card: Card, *, check: bool = True) -> AnyArray:
-    """An array of an artifact folder, memory-mapped; without `check` its shape is compared with the card's, but not its hash."""
+    """Open an array of an artifact, memory-mapped; without `check` only its shape is compared."""
     file = folder / f"{name}.npy"
     if name not in card.arrays:
         raise StoreError(
@@ -288,7 +291,7 @@ def hash_array(array: AnyArray) -> str:
 
 
 def hash_views(views: Views) -> dict[str, str]:
-    """The hash of every model's embeddings, for the record of what something was made from."""
+    """Hash every model's embeddings, for the record of what something was made from."""
     return {name: hash_array(model.source) for name, model in zip(views.names, views, strict=True)}
 
 
@@ -301,7 +304,7 @@ class CardFacts(msgspec.Struct):
 
 
 def read_facts(folder: str | Path) -> CardFacts:
-    """What the card of a folder says that a run passes on."""
+    """Read what the card of a folder passes on to a run."""
     return read_settings(folder, read_card(folder), CardFacts)
 
 
@@ -356,7 +359,7 @@ def _contents(noun: Any) -> Contents:
 
 
 def read_run_record(file: str | Path) -> RunRecord:
-    """The record in a `run.json`; one that is damaged is a StoreError that names the key that is wrong."""
+    """Read the record in a `run.json`; a damaged one is a StoreError that names the wrong key."""
     path = Path(file)
     with reading(path):
         if not path.exists() and not path.is_symlink():
@@ -404,24 +407,95 @@ def write_run_record(file: str | Path, record: RunRecord) -> None:
     write_bytes(file, msgspec.json.format(text, indent=2) + b"\n")
 
 
-def read_json(file: Path, kind: Any) -> Any:
-    """A JSON file of typed figures that a stage of a run wrote; one that is damaged or missing is a StoreError."""
-    try:
-        text = file.read_bytes()
-    except OSError as error:
-        raise StoreError(
-            f"{file}: cannot be read ({error.strerror}); {_AGAIN}.", code="json-unreadable", file=file
-        ) from None
-    return _decode(file, text, kind)
+def read_json(file: Path, kind: Any, way_out: str = _AGAIN) -> Any:
+    """Read a JSON file of typed values.
+
+    Args:
+        file: to read.
+        kind: the type of what it holds.
+        way_out: what to do about a damaged one, for the message.
+
+    Raises:
+        StoreError: it is damaged or missing.
+    """
+    with reading(file):
+        try:
+            text = read_bytes(file)
+        except OSError as error:
+            raise StoreError(
+                f"{file}: cannot be read ({error.strerror}); {way_out}.", code="json-unreadable", file=file
+            ) from None
+    return _decode(file, text, kind, way_out)
 
 
-def _decode(path: Path, text: bytes, kind: type[Settings]) -> Settings:
+@dataclass(frozen=True)
+class JsonLines(Generic[Noun]):
+    """What an appended log holds.
+
+    Attributes:
+        values: number of a line, from 1 -> its value; empty lines are left out.
+        damaged: number of a line -> what is wrong with it.
+        n_lines: how many there are, empty and damaged ones among them.
+        end: bytes up to the end of the last whole line.
+    """
+
+    values: Mapping[int, Noun]
+    damaged: Mapping[int, str]
+    n_lines: int
+    end: int
+
+
+def read_json_lines(file: Path, kind: type[Noun]) -> JsonLines[Noun]:
+    """Read a log with a typed JSON value per line.
+
+    A half-written last line is left out, and a warning says so.
+
+    Raises:
+        InputError: the file cannot be read; one that is missing is empty.
+    """
+    with reading(file):
+        text = read_bytes(file) if file.exists() else b""
+    found = parse_json_lines(text, kind)
+    if found.end < len(text):
+        warnings.warn(
+            f"{file}: the last line was cut off while it was written and is skipped; all lines before it are "
+            "kept.",
+            stacklevel=2,
+        )
+    return found
+
+
+def parse_json_lines(text: bytes, kind: type[Noun]) -> JsonLines[Noun]:
+    """Parse the lines of a log; the last one counts without its end too, if it is complete."""
+    *lines, last = text.split(b"\n")
+    values: dict[int, Noun] = {}
+    damaged: dict[int, str] = {}
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        try:
+            values[number] = msgspec.json.decode(line, type=kind)
+        except _NOT_JSON as error:
+            damaged[number] = brief(error)
+    n_lines, end = len(lines), len(text) - len(last)
+    with suppress(*_NOT_JSON):
+        if last.strip():
+            values[n_lines + 1] = msgspec.json.decode(last, type=kind)
+            n_lines, end = n_lines + 1, len(text)
+    return JsonLines(values, damaged, n_lines, end)
+
+
+_NOT_JSON = (msgspec.MsgspecError, InputError, UnicodeDecodeError, RecursionError)
+"""What a damaged line raises; InputError where a value refuses itself."""
+
+
+def _decode(path: Path, text: bytes, kind: type[Settings], way_out: str = _AGAIN) -> Settings:
     try:
         return msgspec.json.decode(text, type=kind)
     except msgspec.ValidationError as error:
-        raise StoreError(f"{path}: {_problem(error)}; {_AGAIN}.", code="json-key-wrong", file=path) from None
+        raise StoreError(f"{path}: {_problem(error)}; {way_out}.", code="json-key-wrong", file=path) from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        raise StoreError(f"{path} is damaged; {_AGAIN}.", code="json-damaged", file=path) from None
+        raise StoreError(f"{path} is damaged; {way_out}.", code="json-damaged", file=path) from None
 
 
 def _problem(error: msgspec.ValidationError) -> str:

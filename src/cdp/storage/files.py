@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import fcntl
 import json
 import os
 import platform
@@ -16,7 +15,12 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from cdp.errors import BusyError, InputError, OutputExistsError, StoreError
+from cdp.errors import NO_WINDOWS, BusyError, InputError, OutputExistsError, StoreError, rows_not_utf8
+
+try:
+    import fcntl
+except ImportError:
+    raise ImportError(NO_WINDOWS) from None
 
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 # NumPy and safetensors report a full disk without its number.
@@ -37,6 +41,8 @@ _MARKS = (
     ("Network", ("checkpoint.safetensors",)),
     ("Network", ("log.jsonl",)),
 )
+LEAST_ROOM = 2**20
+"""Bytes that any output needs."""
 _ABANDONED_AFTER = 7 * 24 * 3600.0
 
 
@@ -54,8 +60,9 @@ class _DiskError(StoreError):
 def disk_errors(path: str | Path, kept: str = "nothing was changed there") -> Iterator[None]:
     """Turns a full disk or an unwritable path into a StoreError of one sentence.
 
-    Of nested ones the outermost speaks: the user knows the folder that was asked for, not the files within it. An
-    error that names a file elsewhere, such as one that is only read, is not about this path and passes unchanged.
+    Of nested ones the outermost speaks: the user knows the folder that was asked for, not the files within
+    it. An error that names a file elsewhere, such as one that is only read, is not about this path and passes
+    unchanged.
 
     Args:
         kept: what is safe all the same, for the message.
@@ -80,7 +87,7 @@ def disk_errors(path: str | Path, kept: str = "nothing was changed there") -> It
 
 
 def _concerns(error: OSError, path: str | Path) -> bool:
-    """Whether an error names no file, one within the path, one hidden next to it, or a folder above it."""
+    """Check whether an error names no file, one within the path, hidden next to it, or a folder above."""
     if not isinstance(error.filename, str | bytes):
         return True
     named, target = Path(os.fsdecode(error.filename)).absolute(), Path(path).absolute()
@@ -93,10 +100,10 @@ def _concerns(error: OSError, path: str | Path) -> bool:
 
 @contextmanager
 def replacing(file: str | Path, kept: str = "nothing was changed there") -> Iterator[Path]:
-    """An empty file next to `file` to write into; it takes the place of `file` only when all is written.
+    """Provide an empty file next to `file`, which replaces `file` only when all is written.
 
-    It has the ending of `file`, because some writers choose their format by it. Where `file` is a link, the link
-    stays and what it leads to is replaced.
+    It has the ending of `file`, because some writers choose their format by it. Where `file` is a link, the
+    link stays and what it leads to is replaced.
 
     Args:
         kept: what is safe if this fails, for the message.
@@ -127,18 +134,18 @@ def replacing(file: str | Path, kept: str = "nothing was changed there") -> Iter
 
 
 def write_bytes(file: str | Path, content: bytes) -> None:
-    """A file with this content, whole or not at all."""
+    """Write a file with this content, whole or not at all."""
     with replacing(file) as partial:
         partial.write_bytes(content)
 
 
 def write_text(file: str | Path, text: str) -> None:
-    """A UTF-8 file with this text, whole or not at all."""
+    """Write a UTF-8 file with this text, whole or not at all."""
     write_bytes(file, text.encode("utf-8"))
 
 
 def write_json(file: str | Path, value: Any) -> None:
-    """A JSON file with a line per key, whole or not at all; NaN is a bug, not a value."""
+    """Write a JSON file with a line per key, whole or not at all; NaN is a bug, not a value."""
     write_text(file, json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
 
 
@@ -146,7 +153,7 @@ def write_json(file: str | Path, value: Any) -> None:
 def writing_file(
     path: str | Path, *, force: bool = False, inputs: Iterable[str | Path | None] = ()
 ) -> Iterator[Path]:
-    """A file next to `path` to write into, as `replacing` has it; folders above it are made.
+    """Provide a file next to `path` to write into, as `replacing` does; create folders above it.
 
     Args:
         inputs: what the same command reads, which is never replaced.
@@ -166,7 +173,7 @@ def writing_file(
 def writing_folder(
     path: str | Path, *, force: bool = False, kind: str = "", inputs: Iterable[str | Path | None] = ()
 ) -> Iterator[Path]:
-    """A folder next to `path` to write into; it takes the place of `path` only when all is written.
+    """Provide a folder next to `path`, which replaces `path` only when all is written.
 
     Opened before the work starts, so an unwritable disk is found out in the first second. If anything fails,
     what was at `path` is still there and the half-written folder is gone.
@@ -204,7 +211,7 @@ def writing_folder(
 
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """One process at a time in a folder; the lock goes with the process, so a killed command leaves none.
+    """Lock a folder for one process; the lock ends with the process, so a killed command leaves none.
 
     Raises:
         BusyError: another process works there now.
@@ -213,7 +220,7 @@ def locked(folder: Path) -> Iterator[None]:
         handle = (folder / ".lock").open("a")
     with handle:
         try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            lock_file(handle.fileno(), folder, waits=False)
         except BlockingIOError:
             raise BusyError(
                 f"{folder}: another cdp is at work in this folder; wait for it, or choose another --out.",
@@ -221,6 +228,31 @@ def locked(folder: Path) -> Iterator[None]:
                 folder=folder,
             ) from None
         yield
+
+
+def lock_file(handle: int, shown: Path, *, waits: bool) -> None:
+    """Lock an open file until it is closed.
+
+    Args:
+        handle: of the file.
+        shown: what messages call the place.
+        waits: whether to wait until another process has closed it.
+
+    Raises:
+        BlockingIOError: another process has locked it.
+        StoreError: the file system has no locks.
+    """
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX if waits else fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise
+    except OSError as error:
+        raise StoreError(
+            f"{shown}: the file system does not support locks ({error.strerror}); choose a folder on a "
+            "local disk.",
+            code="locks-missing",
+            file=shown,
+        ) from None
 
 
 _KEY = "key.txt"
@@ -233,7 +265,7 @@ def open_work(folder: Path, key: str) -> bool:
         folder: hidden, next to the output that it becomes.
         key: hash of all that the work depends on.
     """
-    if (folder / _KEY).is_file() and (folder / _KEY).read_text() == key:
+    if (folder / _KEY).is_file() and (folder / _KEY).read_bytes() == key.encode():
         return False
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
@@ -252,8 +284,8 @@ def check_output(
 ) -> None:
     """Refuse an output that is there already, unless `force` may replace it: the one place that decides this.
 
-    A folder is replaced only if it is empty or cdp wrote it, which its card says. Nothing is replaced that is an input,
-    holds one, is inside one, or is where a link inside an input leads.
+    A folder is replaced only if it is empty or cdp wrote it, which its card says. Nothing is replaced that is
+    an input, holds one, is inside one, or is where a link inside an input leads.
 
     Args:
         kind: which artifact a folder must hold; empty = any.
@@ -261,7 +293,10 @@ def check_output(
 
     Raises:
         OutputExistsError: it is there and is not to be replaced; the message says why.
+        InputError: nothing can have this name.
+        StoreError: nothing can be written there.
     """
+    check_writable(path)
     target = Path(path)
     if not target.exists():
         return
@@ -290,8 +325,72 @@ def check_output(
         )
 
 
+def check_writable(path: str | Path, n_bytes: int = LEAST_ROOM, what: str = "its files") -> None:
+    """Refuse a place where nothing could be written in the end, before the first expensive step.
+
+    Args:
+        path: of the file or folder to write; it need not be there.
+        n_bytes: how much will be written at least.
+        what: that is, for the message.
+
+    Raises:
+        InputError: nothing can have this name.
+        StoreError: the folder that it would be in may not be written, or has too little room.
+    """
+    if rows_not_utf8([os.fspath(path)]):
+        raise InputError(
+            f"{path}: a path that is not UTF-8, which no table or card can hold; choose another name.",
+            code="path-not-utf8",
+            file=path,
+        )
+    with disk_errors(path):
+        try:
+            os.lstat(path)
+            os.stat(path)
+        except FileNotFoundError:
+            pass
+    above = Path(os.path.realpath(path))
+    while not above.exists():
+        above = above.parent
+    if not os.access(above, os.W_OK):
+        raise StoreError(
+            f"{path}: cannot be written ({os.strerror(errno.EACCES)} in {above}); choose another place you "
+            "may write to.",
+            code="output-unwritable",
+            file=path,
+        )
+    check_room(above, n_bytes, what)
+
+
+def check_room(folder: Path, n_bytes: int, what: str, way_out: str = "") -> None:
+    """Refuse, before the work starts, what the disk cannot hold."""
+    total, _, free = shutil.disk_usage(folder)
+    if total and free < n_bytes:  # places that are no disks have none
+        raise StoreError(
+            f"{folder}: {what} need {n_bytes / 1e9:.3g} GB, {free / 1e9:.3g} GB are free; free space, choose "
+            f"another --out{way_out}.",
+            code="free-space-too-little",
+            folder=folder,
+            expected=n_bytes,
+            found=free,
+        )
+
+
+def folder_bytes(folder: Path) -> int:
+    """Sum the sizes of all files under a path, except hidden folders of the root; a file has its own size."""
+    if folder.is_file():
+        return folder.stat().st_size
+    found = 0
+    for place, folders, files in os.walk(folder):
+        if Path(place) == folder:
+            folders[:] = [name for name in folders if not name.startswith(".")]
+        with suppress(OSError):  # another process may remove files meanwhile
+            found += sum(os.lstat(os.path.join(place, name)).st_size for name in files)
+    return found
+
+
 def artifact_kind(folder: Path) -> str:
-    """Which artifact a folder says it holds, `run` for the folder of a run; empty if nothing says that cdp wrote it."""
+    """Return the artifact kind of a folder, `run` for a run; empty if cdp did not write it."""
     card = folder / "card.json"
     if card.is_file():
         with suppress(OSError, ValueError, KeyError, TypeError, RecursionError):
@@ -302,7 +401,7 @@ def artifact_kind(folder: Path) -> str:
 
 
 def _shared_files(target: Path, given: Path) -> str:
-    """How an output and an input have files in common, in words; empty if they have none."""
+    """Describe how an output and an input have files in common; empty if they have none."""
     output, source = (Path(os.path.realpath(one)) for one in (target, given))
     if output == source or (given.exists() and target.samefile(given)):
         return f"it is the input {given}"
@@ -355,23 +454,23 @@ def refuse_link(folder: Path, shown: str | Path | None = None) -> None:
     """Refuse to replace or clear a folder through a link; the message shows it as the user gave it."""
     if folder.is_symlink():
         raise InputError(
-            f"{shown or folder} is a link, and a folder is never replaced through one; give the folder itself, or remove "
-            "the link.",
+            f"{shown or folder} is a link, and a folder is never replaced through one; give the folder "
+            "itself, or remove the link.",
             code="output-is-a-link",
             file=shown or folder,
         )
 
 
 def partial_beside(target: Path, ending: str = "") -> Path:
-    """A new hidden name next to a path that says which process on which host writes there."""
+    """Return a new hidden name next to a path that says which process on which host writes there."""
     return target.with_name(f".{target.name}.partial-{_host()}-{os.getpid()}-{secrets.token_hex(4)}{ending}")
 
 
 def sweep(folder: Path, name: str | None = None) -> None:
     """Remove what killed processes left half-written in a folder; what a living one writes stays.
 
-    A process number says something on its own host only, and folders are shared between hosts. So what another
-    host left is removed only when nothing in it has changed for a week.
+    A process number says something on its own host only, and folders are shared between hosts. So what
+    another host left is removed only when nothing in it has changed for a week.
 
     Args:
         name: of the file or folder whose leftovers are looked for; None = all.
@@ -437,6 +536,10 @@ def link_tree(source: Path, target: Path) -> bool:
 
 
 def _link_file(source: Path, target: Path) -> None:
+    if target.exists():  # a command that was killed left it, maybe half-copied
+        if target.samefile(source):
+            return
+        target.unlink()
     try:
         os.link(source, target)
     except OSError:

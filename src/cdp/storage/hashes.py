@@ -1,4 +1,4 @@
-"""The one hash of settings and other plain values, by which half-done work, cached steps and stages are recognized."""
+"""Hash of settings and plain values, the key of checkpoints, cached steps and stages."""
 
 from __future__ import annotations
 

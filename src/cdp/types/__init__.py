@@ -2,7 +2,7 @@
 
 from cdp.input_blocks import ALL_INPUTS, PAPER_INPUTS
 from cdp.types.embeddings import Embeddings, Views
-from cdp.types.graphs import ConsensusGraph, KnnGraph, Pairs
+from cdp.types.graphs import ConsensusGraph, KnnGraph, Pairs, SimilarityGraph
 from cdp.types.labels import Labels, Status
 from cdp.types.manifest import Manifest
 from cdp.types.opinions import Opinions, column_names
@@ -17,6 +17,7 @@ __all__ = [
     "Manifest",
     "Opinions",
     "Pairs",
+    "SimilarityGraph",
     "Status",
     "Views",
     "column_names",

@@ -1,4 +1,4 @@
-"""Names for array types, the one way an array becomes part of a data class, and data classes that are kept on disk."""
+"""Array type names, array validation, and data classes stored on disk."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ BoolArray = npt.NDArray[np.bool_]
 
 
 def read_only(array: AnyArray, dtype: npt.DTypeLike | None = None) -> AnyArray:
-    """A read-only view (or, where the dtype differs, a copy) of an array; the caller's stays as it is."""
+    """Return a read-only view of an array, or a copy if the dtype differs; the caller's is unchanged."""
     view = np.asarray(array, dtype=dtype).view()
     view.flags.writeable = False
     return view

@@ -6,8 +6,9 @@ They are no hints: whatever makes groups keeps them (grouping/union_find.py), or
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
+from typing import TypeVar
 
 import numpy as np
 from scipy import sparse
@@ -18,6 +19,7 @@ from cdp.types import ConsensusGraph
 from cdp.types.arrays import AnyArray, BoolArray, IntArray, LongArray, read_only
 
 Describe = Callable[[int], str]
+Graph = TypeVar("Graph", bound=ConsensusGraph)
 """How messages call an image: by its row, or by its path."""
 
 
@@ -29,7 +31,8 @@ class Constraints:
         n_images: how many images the rows are drawn from.
         must: int32 (m, 2), pairs of images that are one identity.
         cannot: int32 (m, 2), pairs of images that are two identities.
-        named: row -> name; images of two names are two identities, images of one name are one, unless they are said to differ.
+        named: row -> name; images of two names are two identities, images of one name are one, unless they
+            are said to differ.
         rejected: int32 (r,), images that belong to no group.
     """
 
@@ -80,8 +83,8 @@ class Constraints:
     def name_of(self) -> IntArray:
         """The number of every named image's person, int32 (n,); -1 = not named.
 
-        Images of one name are one person, unless some of them are said to be different: two people may have the same name. Then an
-        image goes to the first of these people that nothing keeps it from.
+        Images of one name are one person, unless some of them are said to be different: two people may have
+        the same name. Then an image goes to the first of these people that nothing keeps it from.
         """
         found = np.full(self.n_images, -1, np.int32)
         part = self._certain_parts()
@@ -124,8 +127,8 @@ class Constraints:
 
     def __repr__(self) -> str:
         return (
-            f"Constraints: {len(self.must):,} pairs together, {len(self.cannot):,} apart, {len(self.named):,} images named, "
-            f"{len(self.rejected):,} rejected"
+            f"Constraints: {len(self.must):,} pairs together, {len(self.cannot):,} apart, "
+            f"{len(self.named):,} images named, {len(self.rejected):,} rejected"
         )
 
 
@@ -178,11 +181,14 @@ class Contradiction:
         chain = " = ".join(map(describe, self.chain))
         said = f", and {chain} are said to be the same" if len(self.chain) > 1 else ""
         first, last = describe(self.chain[0]), describe(self.chain[-1])
-        return f"Corrections contradict each other: {self.what.format(first=first, last=last)}{said}; undo one of them."
+        return (
+            f"Corrections contradict each other: {self.what.format(first=first, last=last)}{said}; undo one "
+            "of them."
+        )
 
 
 def find_contradiction(constraints: Constraints) -> Contradiction | None:
-    """The first contradiction among the constraints, with the chain of images that makes it; None if there is none."""
+    """Find the first contradictory constraints, with their chain of images; None if consistent."""
     atom = join_certain(constraints)
     rejected = constraints.rejected
     linked = np.isin(rejected, constraints.must)
@@ -235,8 +241,8 @@ def check_constraints(
     if sizes.max() > max_cluster_size:
         row = int(np.flatnonzero(atom == sizes.argmax())[0])
         raise InputError(
-            f"Corrections say that {sizes.max():,} images are one identity ({describe(row)} is one of them), and max_cluster_size = "
-            f"{max_cluster_size:,}; set max_cluster_size to {sizes.max():,} or more.",
+            f"Corrections merge {sizes.max():,} images into one identity (among them {describe(row)}), "
+            f"more than max_cluster_size = {max_cluster_size:,}; set it to {sizes.max():,} or more.",
             code="corrections-exceed-max-cluster-size",
             image=row,
             found=sizes.max(),
@@ -273,7 +279,8 @@ def what_is_said(constraints: Constraints) -> Callable[[IntArray], IntArray]:
 def constrain_parts(constraints: Constraints, part: IntArray) -> Constraints:
     """Lift constraints on images to the parts of a partition; constraints inside one part are dropped.
 
-    Two parts must be together if an image of one must be with an image of the other, and so on for the other kinds.
+    Two parts must be together if an image of one must be with an image of the other, and so on for the other
+    kinds.
 
     Args:
         constraints: on n images.
@@ -290,21 +297,21 @@ def constrain_parts(constraints: Constraints, part: IntArray) -> Constraints:
     )
 
 
-def leave_out(graph: ConsensusGraph, constraints: Constraints) -> ConsensusGraph:
+def leave_out(graph: Graph, constraints: Constraints) -> Graph:
     """The scored pairs except those that cannot be, and those of rejected images."""
     is_rejected = np.zeros(graph.n_images, np.bool_)
     is_rejected[constraints.rejected] = True
     kept = ~(are_among(graph.ids, constraints.cannot) | is_rejected[graph.ids].any(axis=1))
-    return ConsensusGraph(graph.ids[kept], graph.doubt[kept], graph.n_images)
+    return replace(graph, ids=graph.ids[kept], doubt=graph.doubt[kept])
 
 
-def confirm(graph: ConsensusGraph, constraints: Constraints) -> ConsensusGraph:
+def confirm(graph: Graph, constraints: Constraints) -> Graph:
     """The scored pairs as corrected: those that must be without doubt, those that cannot be left out."""
     graph = leave_out(graph, constraints)
     links = np.sort(constraints.links, axis=1)
     doubt = np.concatenate([graph.doubt, np.zeros(len(links), graph.doubt.dtype)])
     # Of a pair that is there twice the surer one is kept.
-    return ConsensusGraph(np.concatenate([graph.ids, links]), doubt, graph.n_images)
+    return replace(graph, ids=np.concatenate([graph.ids, links]), doubt=doubt)
 
 
 def are_among(ids: AnyArray, pairs: AnyArray) -> BoolArray:

@@ -31,6 +31,12 @@ class Embeddings:
     Attributes:
         source: the array as given, (n, d), read-only here.
         scale: 1 / length of every row, float64 (n,).
+
+    Examples:
+        >>> from cdp import Embeddings
+        >>> faces = Embeddings([[3.0, 4.0], [0.0, 2.0]])
+        >>> faces.n_images, faces.dimensions, faces.vectors.round(2).tolist()
+        (2, 2, [[0.6000000238418579, 0.800000011920929], [0.0, 1.0]])
     """
 
     source: AnyArray
@@ -56,7 +62,7 @@ class Embeddings:
         return self._unit(self.source[start:stop], self.scale[start:stop])
 
     def take(self, rows: npt.NDArray[np.integer[Any]], out: FloatArray | None = None) -> FloatArray:
-        """The given rows at unit length, float32, in a fresh array or the one given, (len(rows), d)."""
+        """Return rows at unit length, float32 (len(rows), d), in a fresh array or the one given."""
         if out is None or self.source.dtype != np.float32:
             return self._unit(self.source[rows], self.scale[rows])
         # Rows are there, so nothing is clipped; but without it, NumPy would not write to `out` directly.
@@ -100,7 +106,8 @@ def _as_float_matrix(array: Any) -> AnyArray:
         )
     if matrix.dtype.newbyteorder("=") not in (np.float16, np.float32, np.float64):
         raise InputError(
-            f"Embeddings: expected float16, float32 or float64, got {matrix.dtype}; convert with .astype('float32').",
+            f"Embeddings: expected float16, float32 or float64, got {matrix.dtype}; convert with "
+            ".astype('float32').",
             code="embeddings-not-floats",
             found=str(matrix.dtype),
         )
@@ -160,7 +167,8 @@ def _inverse_lengths(source: AnyArray) -> DoubleArray:
 def _scaled_lengths(rows: DoubleArray) -> tuple[DoubleArray, BoolArray]:
     """Lengths of rows whose squares may leave float64's range, and which are not finite.
 
-    Rows are divided by a power of two near their largest entry first, which rounds nothing: the length is that of the row as it is.
+    Rows are divided by a power of two near their largest entry first, which rounds nothing: the length is
+    that of the row as it is.
     """
     largest = np.abs(rows).max(axis=1)
     bad: BoolArray = ~np.isfinite(largest)
@@ -171,7 +179,7 @@ def _scaled_lengths(rows: DoubleArray) -> tuple[DoubleArray, BoolArray]:
 
 @dataclass(frozen=True, eq=False)
 class Views(Artifact):
-    """The same images, in the same order, as a base model and a committee of N other models see them.
+    """Embeddings of the same images by a base model and a committee of N other models, in the same order.
 
     Iterating gives the base model's embeddings first, then the committee's, in order.
 
@@ -180,6 +188,13 @@ class Views(Artifact):
         committee: name -> embeddings by C_1..C_N; may be empty; dimensions are free per model.
         identities: int64 (n,) where known, else None; negative for an image whose identity is unknown.
         paths: where the images are stored, if known; only carried along to the output.
+
+    Examples:
+        >>> import numpy as np
+        >>> from cdp import Views
+        >>> views = Views(np.eye(4), {"sface": np.eye(4)[:, :3] + 0.1}, ["Anna", "Anna", "Bob", None])
+        >>> views
+        Views: 4 images, 2 identities, base and committee of 1 (sface)
     """
 
     base: Embeddings
@@ -207,7 +222,7 @@ class Views(Artifact):
             if len(members[name]) != len(base_model):
                 raise InputError(
                     f"Views: committee member {name!r} has {len(members[name]):,} rows, the base has "
-                    f"{len(base_model):,}; all models must embed the same images in the same order.",
+                    f"{len(base_model):,}; embed the same images in the same order.",
                     code="views-rows-differ",
                     model=name,
                     expected=len(base_model),
@@ -251,7 +266,7 @@ class Views(Artifact):
         return 1 + len(self.committee)
 
     def take(self, rows: npt.ArrayLike | slice) -> Views:
-        """The same views of some of the images; `rows` are row numbers, a mask or a slice."""
+        """Return the same views of some of the images; `rows` are row numbers, a mask or a slice."""
         index = np.arange(self.n_images)[rows if isinstance(rows, slice) else np.asarray(rows)]
         return Views(
             base=self.base.source[index],
@@ -262,10 +277,10 @@ class Views(Artifact):
 
     @classmethod
     def concatenate(cls, parts: Sequence[Views], folder: Path | None = None) -> Views:
-        """The images of several parts one after the other, in one set of views.
+        """Return the images of several parts one after the other, in one set of views.
 
-        Identities are compared by number across the parts; an image of a part without identities gets -1. Paths
-        are kept where every part has them. Mixed precisions become the widest of them.
+        Identities are compared by number across the parts; an image of a part without identities gets -1.
+        Paths are kept where every part has them. Mixed precisions become the widest of them.
 
         Args:
             parts: views by the same models; the first one says in which order they come.
@@ -285,8 +300,8 @@ class Views(Artifact):
         for number, other in enumerate(models[1:], start=1):
             if _dimensions(other) != _dimensions(models[0]):
                 raise InputError(
-                    f"Views.concatenate: part {number} (counted from 0) has the models {_describe(other)}, part 0 has "
-                    f"{_describe(models[0])}; embed all parts with the same models.",
+                    f"Views.concatenate: part {number} (counted from 0) has {_describe(other)}, part 0 "
+                    f"has {_describe(models[0])}; embed all parts with the same models.",
                     code="views-parts-models-differ",
                     part=number,
                 )
@@ -345,7 +360,7 @@ def _describe(models: Mapping[str, Embeddings]) -> str:
 
 
 def _write_concatenated(file: Path, sources: Sequence[AnyArray]) -> AnyArray:
-    """The rows of several arrays in one new .npy file, memory-mapped.
+    """Return the rows of several arrays in one new .npy file, memory-mapped.
 
     Written as a stream, not through a memory map: a full disk is then an OSError instead of a crash.
     """
@@ -379,7 +394,8 @@ def _as_identities(given: npt.ArrayLike | None, n_images: int) -> LongArray | No
         array = array[:, 0]
     if array.shape != (n_images,):
         raise InputError(
-            f"Views: identities have shape {array.shape} for {n_images:,} images; one identity per row is needed.",
+            f"Views: identities have shape {array.shape} for {n_images:,} images; one identity per row is "
+            "needed.",
             code="identities-shape-wrong",
             expected=n_images,
             found=array.shape,
@@ -393,8 +409,8 @@ def _as_identities(given: npt.ArrayLike | None, n_images: int) -> LongArray | No
         odd = np.flatnonzero(~((values == np.floor(values)) & (np.abs(values) < 2.0**63)))
         if odd.size:
             raise InputError(
-                f"Views: identities must be whole numbers or names, and {name_rows(odd)} (counted from 0) hold "
-                f"{array[odd[0]]}; write -1 where one is unknown.",
+                f"Views: identities must be whole numbers or names; {name_rows(odd)} (counted from 0) "
+                f"hold {array[odd[0]]}; write -1 for unknown.",
                 code="identities-not-numbers-or-names",
                 row=odd[0],
                 count=len(odd),

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, Self, TypeAlias
 
 import numpy as np
 
@@ -29,6 +30,12 @@ class KnnGraph(Artifact):
         method: how it was made.
         recall: share of the true neighbors that an approximate search found, on a sample of rows; None if
             not measured.
+
+    Examples:
+        >>> from cdp import knn_graph
+        >>> graph = knn_graph([[1.0, 0.0], [0.9, 0.1], [0.0, 1.0]], k=1)
+        >>> graph.neighbors.tolist()
+        [[1], [0], [1]]
     """
 
     neighbors: IntArray
@@ -77,7 +84,7 @@ class KnnGraph(Artifact):
         return KnnGraph(self.neighbors[:, :k], self.similarity[:, :k], self.method, self.recall)
 
     def keep_rows(self, kept: BoolArray, number: IntArray) -> KnnGraph:
-        """Return the graph of some images; neighbors that are not among them are gone, so some have fewer than k.
+        """Return the subgraph of some images; lists lose neighbors outside of it.
 
         Args:
             kept: bool (n,), which images.
@@ -154,8 +161,8 @@ class UnfinishedLists(Artifact):
     def __post_init__(self) -> None:
         if self.neighbors.ndim != 2 or self.neighbors.shape != self.similarity.shape:
             raise InputError(
-                f"UnfinishedLists: neighbors {self.neighbors.shape} and similarity {self.similarity.shape} must be two tables of the "
-                "same shape.",
+                f"UnfinishedLists: neighbors {self.neighbors.shape} and similarity {self.similarity.shape} "
+                "must be two tables of the same shape.",
                 code="unfinished-shapes-wrong",
                 neighbors=self.neighbors.shape,
                 similarity=self.similarity.shape,
@@ -245,7 +252,7 @@ class Pairs:
 
 @dataclass(frozen=True, eq=False)
 class ConsensusGraph(Artifact):
-    """The accepted pairs and how much doubt is left about each.
+    """Scored pairs of images and their doubts.
 
     Doubt is 1 - probability. Near certainty a probability is rounded to 1 and all good pairs look alike; a
     doubt near 0 keeps its precision, and the propagation compares exactly there.
@@ -254,6 +261,12 @@ class ConsensusGraph(Artifact):
         ids: int32 (m, 2), each unordered pair once, first < second; a repeated pair keeps its least doubt.
         doubt: float32 or float64 (m,), 0 = certain.
         n_images: number of images, with or without an accepted pair.
+
+    Examples:
+        >>> from cdp import ConsensusGraph
+        >>> pairs = ConsensusGraph([[0, 1], [1, 2]], [0.02, 0.4], n_images=4)
+        >>> pairs.probability.round(2).tolist()
+        [0.98, 0.6]
     """
 
     ids: IntArray
@@ -309,12 +322,51 @@ class ConsensusGraph(Artifact):
     def __len__(self) -> int:
         return int(self.ids.shape[0])
 
+    def first_images(self, n_images: int) -> Self:
+        """Keep the first images and the pairs between them."""
+        kept = self.ids[:, 1] < n_images  # the second id is the larger one
+        return replace(self, ids=self.ids[kept], doubt=self.doubt[kept], n_images=n_images)
+
     def __repr__(self) -> str:
         return f"ConsensusGraph: {len(self):,} accepted pairs of {self.n_images:,} images"
 
 
+@dataclass(frozen=True, eq=False)
+class SimilarityGraph(ConsensusGraph):
+    """Pairs scored by their z-score, and the vectors from which the z-score of any other pair follows.
+
+    z = offset + dot product of the two vectors. The probability is logistic in z, and one half at the
+    threshold.
+
+    Attributes:
+        vectors: float16 or float32 (n, d).
+        offset: z-score of two vectors whose dot product is 0.
+        threshold: z-score with probability one half.
+        softness: scale of the logistic function.
+    """
+
+    vectors: AnyArray
+    offset: float
+    threshold: float
+    softness: float
+
+    def probability_of(self, z: AnyArray) -> AnyArray:
+        """Probability at a z-score."""
+        with np.errstate(over="ignore"):
+            probability: AnyArray = 1 / (1 + np.exp((self.threshold - z) / self.softness))
+        return probability
+
+    def z_score_at(self, probability: float) -> float:
+        """Z-score at a probability between 0 and 1."""
+        return self.threshold + self.softness * math.log(probability / (1 - probability))
+
+    def first_images(self, n_images: int) -> Self:
+        """Keep the first images and the pairs between them."""
+        return replace(super().first_images(n_images), vectors=self.vectors[:n_images])
+
+
 def _merge_repeated_pairs(ids: IntArray, doubt: AnyArray) -> tuple[IntArray, AnyArray]:
-    """Every pair once: of a repeated one the surest is kept. Without repeats, nothing is touched or reordered."""
+    """Merge repeated pairs, keeping the surest; without repeats nothing is copied or reordered."""
     if _is_rising(ids):
         return ids, doubt
     keys = ids[:, 0].astype(np.int64) << 32 | ids[:, 1]

@@ -15,7 +15,13 @@ from cdp.types.arrays import AnyArray, Artifact, ByteArray, FloatArray, IntArray
 
 
 class Status(IntEnum):
-    """What became of an image."""
+    """Why an image has a label or none.
+
+    Examples:
+        >>> from cdp import Status
+        >>> Status.NO_ACCEPTED_PAIR.sentence
+        'no accepted pair'
+    """
 
     LABELED = 0
     NO_ACCEPTED_PAIR = 1
@@ -32,7 +38,7 @@ class Status(IntEnum):
 _SENTENCES = {
     Status.LABELED: "labeled",
     Status.NO_ACCEPTED_PAIR: "no accepted pair",
-    Status.ISOLATED: "isolated: it has likely pairs, but no group kept it",
+    Status.ISOLATED: "isolated: likely pairs, but in no group",
     Status.UNSPLITTABLE: "in a group that was too large and could not be split",
     Status.REJECTED: "rejected by a correction",
 }
@@ -52,6 +58,12 @@ class Labels(Artifact):
             labeled images among the others the share of the rest of its group that is expected to be of its
             identity; else the summed probability of its accepted pairs there, as a share of what the
             best-tied member could have.
+
+    Examples:
+        >>> from cdp import Labels
+        >>> labels = Labels.from_array([7, 7, -1, 3, 3, 3])
+        >>> labels.labels.tolist(), labels.sizes.tolist(), round(labels.coverage, 2)
+        ([0, 0, -1, 1, 1, 1], [2, 3], 0.83)
     """
 
     labels: IntArray
@@ -79,7 +91,8 @@ class Labels(Artifact):
         seen_before = np.maximum.accumulate(np.concatenate([[-1], labels]))[:-1]
         if np.any(labels > seen_before + 1):
             raise InputError(
-                "Labels: labels must be 0, 1, 2, … by first appearance; use Labels.from_array to number them.",
+                "Labels: labels must be 0, 1, 2, … by first appearance; use Labels.from_array to number "
+                "them.",
                 code="labels-not-in-order",
             )
         if not np.isin(status, list(Status)).all():
@@ -153,7 +166,7 @@ class Labels(Artifact):
 
 
 def number_by_first_appearance(labels: AnyArray) -> IntArray:
-    """The same groups numbered 0, 1, 2, … in the order they first occur; negatives become -1."""
+    """Return the same groups numbered 0, 1, 2, … in the order they first occur; negatives become -1."""
     numbers = np.full(labels.shape, -1, np.int32)
     kept = labels >= 0
     if kept.any():

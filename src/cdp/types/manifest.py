@@ -17,7 +17,7 @@ from cdp.types.arrays import ByteArray, LongArray, read_only
 
 @dataclass(frozen=True, eq=False)
 class Manifest:
-    """n images in a fixed order; it says where they are stored and whose they are, and holds no pixels.
+    """n images in a fixed order: their locations and identities, without pixels.
 
     Attributes:
         locations: per row a file path, or `ARCHIVE!ENTRY` for an image in a .zip, .tar or .rec file; relative
@@ -27,6 +27,12 @@ class Manifest:
         names: identity number -> name, where known; "" for a number that has none.
         root: the folder that relative locations start from.
         turns: uint8 (n,), quarter turns counterclockwise (0..3) that the reader applies, or None for none.
+
+    Examples:
+        >>> from cdp import Manifest
+        >>> images = Manifest(("anna/1.jpg", "anna/2.jpg", "bob/1.jpg"), [0, 0, 1], ("Anna", "Bob"))
+        >>> images.n_identities, images.describe(2)
+        (2, 'row 2 (bob/1.jpg)')
     """
 
     locations: tuple[str, ...]
@@ -73,8 +79,8 @@ class Manifest:
         names = None if self.names is None else tuple(self.names)
         if names is not None and int(identities.max()) >= len(names):
             raise InputError(
-                f"Manifest: identity {int(identities.max())} has no name, there are {len(names):,} names; "
-                "give one name per identity number, or none at all.",
+                f"Manifest: identity {int(identities.max())} has no name ({len(names):,} names given); "
+                "give one name per identity number, or none.",
                 code="manifest-identity-unnamed",
                 identity=int(identities.max()),
                 names=len(names),
@@ -127,7 +133,7 @@ class Manifest:
         return classes
 
     def take(self, rows: npt.ArrayLike) -> Manifest:
-        """Some of the images in the order given; `rows` are row numbers or a mask. Identities keep their numbers."""
+        """Select images by row numbers or mask, in that order; identities keep their numbers."""
         index = np.arange(self.n_images)[np.asarray(rows)]
         return Manifest(
             locations=tuple(self.locations[row] for row in index.tolist()),
@@ -152,7 +158,7 @@ class Manifest:
 
     @classmethod
     def load(cls, path: str | Path) -> Manifest:
-        """A manifest from a .csv or .parquet table; `cdp.read_manifest` also reads images in place."""
+        """Return a manifest from a .csv or .parquet table; `cdp.read_manifest` also reads images in place."""
         from cdp.data.manifest_tables import read_table
 
         return read_table(path)

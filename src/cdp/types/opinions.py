@@ -67,7 +67,7 @@ class Opinions:
         return int(self.affinity.shape[0])
 
     def matrix(self, inputs: Sequence[str] = PAPER_INPUTS) -> FloatArray:
-        """The mediator's input, float32 (m, 6N+5) for the paper's three blocks, in the paper's order."""
+        """Return the mediator's input, float32 (m, 6N+5) for the paper's blocks, in the paper's order."""
         blocks: dict[str, list[FloatArray | BoolArray | None]] = {
             "relationship": [self.relationship],
             "affinity": [self.affinity],
@@ -84,7 +84,7 @@ class Opinions:
 
 
 def check_inputs(inputs: Iterable[str]) -> tuple[str, ...]:
-    """The input blocks in the paper's order, or an error that names the odd one."""
+    """Return the input blocks in the paper's order, or an error that names the odd one."""
     given = (inputs,) if isinstance(inputs, str) else tuple(inputs)
     for name in given:
         if name not in ALL_INPUTS:
@@ -102,7 +102,7 @@ def check_inputs(inputs: Iterable[str]) -> tuple[str, ...]:
 
 
 def column_names(committee: Sequence[str], inputs: Sequence[str] = PAPER_INPUTS) -> list[str]:
-    """A name for every column of `Opinions.matrix`, e.g. `affinity(base)` or `mean(second, sface)`."""
+    """Return a name for every column of `Opinions.matrix`, e.g. `affinity(base)` or `mean(second, sface)`."""
     models = ["base", *committee]
     names = {
         "relationship": [f"relationship({model})" for model in committee],
@@ -119,7 +119,7 @@ def column_names(committee: Sequence[str], inputs: Sequence[str] = PAPER_INPUTS)
 
 
 def block_columns(committee: Sequence[str], inputs: Sequence[str] = PAPER_INPUTS) -> dict[str, list[int]]:
-    """Which columns of `Opinions.matrix` each input block takes, in their order."""
+    """Return which columns of `Opinions.matrix` each input block takes, in their order."""
     columns: dict[str, list[int]] = {}
     start = 0
     for block in check_inputs(inputs):

@@ -1,4 +1,4 @@
-"""`run.json`: all that is known about a finished run, as typed values; what was not measured is None or empty."""
+"""`run.json`: the typed record of a finished run; what was not measured is None or empty."""
 
 from __future__ import annotations
 
@@ -93,8 +93,8 @@ class GroupScores(msgspec.Struct, frozen=True, kw_only=True):
 class PairScores(msgspec.Struct, frozen=True, kw_only=True):
     """Accepted pairs against true identities.
 
-    A candidate pair is accepted if it passed the threshold (grouping by components), or if its two images ended in
-    one group (average linkage).
+    A candidate pair is accepted if it passed the threshold (grouping by components), or if its two images
+    ended in one group (average linkage).
     """
 
     candidates: int
@@ -142,7 +142,8 @@ class LabelFigures(msgspec.Struct, frozen=True, kw_only=True):
     """The labels of one round.
 
     Attributes:
-        threshold_kind: what the threshold was compared with: `mean probability`, `probability`, `similarity` or `z-score`.
+        threshold_kind: what the threshold was compared with: `mean probability`, `probability`, `similarity`
+            or `z-score`.
         threshold: given, chosen on labeled identities, or estimated without labels.
         coverage: share of the unlabeled images with a label.
         statuses: name of a `Status` in small letters -> number of images.
@@ -196,17 +197,11 @@ class EstimatePoint(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         threshold: a z-score.
-        precision: expected share of the pairs above, or in groups, that are genuine; None where it was not estimated.
-        recall: estimated share of the genuine pairs that are above; likewise.
-        agreement: pairwise F between the groups of two halves of the models; likewise.
-        coverage: share of images in groups.
+        precision: expected share of the pairs in groups that are genuine.
     """
 
     threshold: float
-    precision: float | None = None
-    recall: float | None = None
-    agreement: float | None = None
-    coverage: float = 0.0
+    precision: float
 
 
 class ThresholdEstimate(msgspec.Struct, frozen=True, kw_only=True):
@@ -214,23 +209,22 @@ class ThresholdEstimate(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         chosen: a z-score.
-        share_above: share of all pairs of images that are more similar.
-        precision: expected share of the pairs in groups that are genuine; None where there are too few groups to say.
-        recall: estimated share of the genuine pairs that are above; None where it is not known.
-        agreement: pairwise F between the groups of two halves of the models; None where it was not measured.
+        softness: scale of the logistic function from z-score to probability, where merges say it.
+        share_above: share of all pairs of images that are more similar; None where only copies are joined.
+        precision: expected share of the pairs in groups that are genuine; None where there are too few groups
+            to say.
         curve: estimates at other thresholds; empty where no pair is more similar than impostors.
     """
 
     chosen: float
+    softness: float | None = None
     share_above: float | None = None
     precision: float | None = None
-    recall: float | None = None
-    agreement: float | None = None
     curve: list[EstimatePoint] = []
 
 
 class CalibrationBin(msgspec.Struct, frozen=True, kw_only=True):
-    """Pairs that were given about one probability: how many, their mean probability, and the share that is one identity."""
+    """Pairs of similar probability: their number, mean probability and share of genuine pairs."""
 
     pairs: int
     probability: float
@@ -238,7 +232,7 @@ class CalibrationBin(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Importance(msgspec.Struct, frozen=True, kw_only=True):
-    """How far average precision falls when one block of inputs is shuffled among the pairs: mean and sd over repeats.
+    """Drop in average precision when an input block is shuffled: mean and sd over repeats.
 
     The drop is about 0 or slightly below if the block is not needed.
     """

@@ -1,4 +1,4 @@
-"""The faces of a collection that was made from photos: photo and box of every row, and how photos are called."""
+"""Faces of a collection made from photos: photo and box per row, and photo names."""
 
 from __future__ import annotations
 

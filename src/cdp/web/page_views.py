@@ -10,7 +10,7 @@ class Html(str):
     """Text that is markup already, so that neither templates nor `svg.element` escape it."""
 
     def __html__(self) -> str:
-        """What templates take as it is."""
+        """Return what templates take as it is."""
         return str(self)
 
 

@@ -25,7 +25,7 @@ class PersonNames:
         return frozenset(name for name, times in counts.items() if times > 1)
 
     def called(self, number: int) -> str:
-        """A person's name, with the number where several people have that name; `person 12` without a name.
+        """Return a person's name, with the number if several people share it; `person 12` without a name.
 
         >>> PersonNames({3: "Ann", 4: "Bob", 7: "Bob"}).called(4)
         'Bob (person 4)'

@@ -23,7 +23,7 @@ def render_part(name: str, value: object) -> Html:
 
 @cache
 def packaged(name: str) -> Html:
-    """The text of a file in this package, such as `style.css`."""
+    """Return the text of a file in this package, such as `style.css`."""
     return Html((files("cdp.web") / name).read_text(encoding="utf-8"))
 
 

@@ -12,22 +12,22 @@ from cdp.web.svg import element, join
 
 
 def html_document(title: str, *body: str | None) -> str:
-    """A whole HTML document that needs nothing but itself."""
+    """Return a whole HTML document that needs nothing but itself."""
     return render("standalone.html", title=title, style=style_sheet(), content=join(body))
 
 
 def style_sheet() -> Html:
-    """The style of all pages."""
+    """Return the style of all pages."""
     return packaged("style.css")
 
 
 def paragraph(*pieces: str | None, class_: str | None = None) -> Html:
-    """A paragraph."""
+    """Return a paragraph."""
     return element("p", *pieces, class_=class_)
 
 
 def section(name: str, title: str, *pieces: str | None) -> Html:
-    """A part of the page."""
+    """Return a part of the page."""
     heading = element("h2", title, id=f"{name}-title")
     return element("section", heading, *pieces, id=name, aria_labelledby=f"{name}-title")
 
@@ -38,15 +38,15 @@ def side_by_side(*pieces: str | None) -> Html:
 
 
 def figure(picture: Html, caption: str, title: str) -> Html:
-    """A picture and how to read it."""
+    """Return a picture and how to read it."""
     return render_part("figure", Chart(picture, caption, title))
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[str]], caption: str = "", words: int = 1) -> Html:
-    """A table; the first `words` columns are words, the others numbers."""
+    """Return a table; the first `words` columns are words, the others numbers."""
     return render_part("table", Table(header, rows, caption, words))
 
 
 def heat_map(weights: FloatArray, columns: Sequence[str], blocks: Mapping[str, Sequence[int]]) -> Html:
-    """The first layer of a mediator as colors."""
+    """Return the first layer of a mediator as colors."""
     return render_part("figure", weights_chart(weights, columns, blocks))

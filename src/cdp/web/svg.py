@@ -54,13 +54,13 @@ def _attribute(key: str, value: Attribute) -> str:
 
 
 def shortest(number: float) -> str:
-    """A coordinate with two decimals at most: `12`, `3.5`, `0.25`; a tenth of a pixel is not seen."""
+    """Return a coordinate with two decimals at most: `12`, `3.5`, `0.25`; a tenth of a pixel is not seen."""
     text = f"{number:.2f}".rstrip("0").rstrip(".")
     return "0" if text == "-0" else text
 
 
 def picture(width: float, height: float, title: str, *shapes: str | None, natural: bool = False) -> Html:
-    """An SVG with a title for those who cannot see it.
+    """Return an SVG with a title for those who cannot see it.
 
     Args:
         title: what the picture says, in one sentence.
@@ -78,13 +78,13 @@ def text(x: float, y: float, words: str, kind: str | None = None, anchor: str | 
 
 
 def rectangle(x: float, y: float, width: float, height: float, kind: str, hint: str | None = None) -> Html:
-    """A filled rectangle; `hint` is shown when it is pointed at."""
+    """Return a filled rectangle; `hint` is shown when it is pointed at."""
     words = element("title", hint) if hint else None
     return element("rect", words, x=x, y=y, width=max(width, 0), height=height, class_=kind)
 
 
 def line(x1: float, y1: float, x2: float, y2: float, kind: str, hint: str | None = None) -> Html:
-    """A straight line; `hint` is shown when it is pointed at."""
+    """Return a straight line; `hint` is shown when it is pointed at."""
     words = element("title", hint) if hint else None
     return element("line", words, x1=x1, y1=y1, x2=x2, y2=y2, class_=kind)
 
@@ -128,7 +128,7 @@ def bar_chart(title: str, bars: Sequence[Bar], printed: Printed, top: float = 0)
 
 
 def bar_figure(title: str, caption: str, bars: Sequence[Bar], printed: Printed, top: float = 0) -> Chart:
-    """A bar chart with title and caption; screen readers get name and number of every bar."""
+    """Return a bar chart with title and caption; screen readers get name and number of every bar."""
     spoken = [f"{bar.name} {printed(bar.value)}" + (f" ({bar.note})" if bar.note else "") for bar in bars]
     return Chart(bar_chart(f"{title}: {'; '.join(spoken)}", bars, printed, top), caption, title)
 
@@ -198,7 +198,7 @@ def curve_chart(
 
 
 def matrix_chart(title: str, names: Sequence[str], matrix: Sequence[Sequence[float | None]]) -> Html:
-    """A square table of shares as colors with the numbers in them; columns carry the numbers of the rows."""
+    """Draw a square table of shares as colors with numbers; column numbers are row numbers."""
     left = 150
     cell = min(46.0, (WIDTH - left) / max(len(names), 1))
     shapes = []
@@ -218,7 +218,7 @@ def matrix_chart(title: str, names: Sequence[str], matrix: Sequence[Sequence[flo
 
 
 def _round_steps(low: float, high: float) -> list[float]:
-    """At most seven round numbers from `low` to `high`."""
+    """Choose at most seven round numbers from `low` to `high`."""
     steps = [base * 10.0**power for power in range(-6, 7) for base in (1, 2, 5)]
     step = next((step for step in steps if (high - low) / step <= 6), steps[-1])
     first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
@@ -226,7 +226,7 @@ def _round_steps(low: float, high: float) -> list[float]:
 
 
 def level_of(value: float, most: float) -> int:
-    """How strong a color is, 0..10."""
+    """Return how strong a color is, 0..10."""
     return min(LEVELS, max(0, round(LEVELS * abs(value) / most))) if most > 0 else 0
 
 
@@ -235,7 +235,7 @@ def _short(name: str, most: int = 15) -> str:
 
 
 def heat_map(weights: FloatArray, columns: Sequence[str], blocks: Mapping[str, Sequence[int]]) -> Html:
-    """A layer's weights as colors: a row per input, by kind, and a column per hidden unit."""
+    """Return a layer's weights as colors: a row per input, by kind, and a column per hidden unit."""
     hidden = weights.shape[1]
     strength = np.abs(weights).mean(axis=1)
     # Units in the order of their strength: position in a layer means nothing, and so the picture has a shape.
@@ -269,7 +269,7 @@ def heat_map(weights: FloatArray, columns: Sequence[str], blocks: Mapping[str, S
 
 
 def color_scale(most: float) -> Html:
-    """What the colors of a heat map mean."""
+    """Return what the colors of a heat map mean."""
     steps = [f"{'n' if level < 0 else 'p'}{abs(level)}" for level in range(-LEVELS, LEVELS + 1, 2)]
     shapes = [rectangle(60 + 20 * at, 2, 20, 12, f"heat {step}") for at, step in enumerate(steps)]
     end = 60 + 20 * len(steps)
@@ -282,5 +282,5 @@ def color_scale(most: float) -> Html:
 
 
 def dot(x: float, y: float, radius: float, kind: str, hint: str) -> Html:
-    """A node of a graph; `hint` is shown when it is pointed at."""
+    """Return a node of a graph; `hint` is shown when it is pointed at."""
     return element("circle", element("title", hint), cx=x, cy=y, r=radius, class_=kind)

@@ -32,7 +32,7 @@ def with_interval(value: float | None, low: float | None, high: float | None, di
 
 
 def share_with_interval(value: float | None, low: float | None, high: float | None) -> str:
-    """The same as a number: `0.930 (0.880–0.980)`."""
+    """Return the same as a number: `0.930 (0.880–0.980)`."""
     if value is None or low is None or high is None:
         return decimals(value, 3)
     return f"{decimals(value, 3)} ({decimals(low, 3)}–{decimals(high, 3)})"

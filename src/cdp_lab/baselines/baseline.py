@@ -1,4 +1,4 @@
-"""What every baseline is: typed settings, a name, and one way from embeddings to labels; and a graph as links."""
+"""Baseline protocol: typed settings, a name, and embeddings to labels; and graphs as links."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ DEFAULT_K = 20
 
 
 def cosine_setting(help: str) -> float:
-    """A field for the least similarity of two images or groups."""
+    """Return a field for the least similarity of two images or groups."""
     return setting(0.5, help, meaning="a cosine", low=-1, high=1)
 
 
@@ -55,7 +55,7 @@ class Baseline(ABC):
             yield self.having(**each).label(embeddings, graph)
 
     def having(self, **settings: Any) -> Baseline:
-        """The same method with other settings."""
+        """Return the same method with other settings."""
         known = [field.name for field in fields(self)]
         for name in settings:
             if name not in known:
@@ -73,7 +73,7 @@ class Baseline(ABC):
         return asdict(self)
 
     def graph_of(self, embeddings: Embeddings, graph: KnnGraph | None) -> KnnGraph:
-        """The given graph if it is about these images, else a search for 20 neighbors."""
+        """Return the given graph if it is about these images, else a search for 20 neighbors."""
         if graph is None:
             from cdp.knn.search import knn_graph
 
@@ -104,7 +104,7 @@ def labels_of(groups: AnyArray) -> Labels:
 
 
 class Links(NamedTuple):
-    """Links between images, each once with first < second, sorted by (first, second); arrays of shape (m,)."""
+    """Links between images, each once with first < second, sorted; arrays of shape (m,)."""
 
     first: IntArray
     second: IntArray
@@ -119,7 +119,7 @@ class Links(NamedTuple):
 
 
 def links_of(graph: KnnGraph, at_least: float = -np.inf) -> Links:
-    """The links of similarity `at_least` or more: either image has the other among its neighbors."""
+    """Return the links of similarity `at_least` or more: either image has the other among its neighbors."""
     row, column = np.nonzero((graph.neighbors >= 0) & (graph.similarity >= np.float32(at_least)))
     other = graph.neighbors[row, column].astype(np.int64)
     similarity = graph.similarity[row, column]
@@ -132,7 +132,7 @@ def links_of(graph: KnnGraph, at_least: float = -np.inf) -> Links:
 
 
 def components(first: AnyArray, second: AnyArray, n_images: int) -> IntArray:
-    """The connected component of every image, int32 (n,), where first[i] and second[i] are linked."""
+    """Return the connected component of every image, int32 (n,), where first[i] and second[i] are linked."""
     ones = np.ones(len(first), np.int8)
     matrix = sparse.coo_array((ones, (first, second)), shape=(n_images, n_images))
     numbers: IntArray = sparse.csgraph.connected_components(matrix, directed=False)[1].astype(np.int32)

@@ -22,7 +22,8 @@ class ChineseWhispers(Baseline):
     """Biemann (2006): every image in turn takes the group that its neighbors favor, weighted by similarity.
 
     Images are visited in a random order, a new one in every round; of groups that are favored equally the one
-    with the smallest number wins. The order is drawn by row number: reordered images may be grouped otherwise.
+    with the smallest number wins. The order is drawn by row number: reordered images may be grouped
+    otherwise.
     """
 
     name = "chinese_whispers"
@@ -31,7 +32,7 @@ class ChineseWhispers(Baseline):
     seed: int = setting(0, "Seed of the orders.")
 
     def label(self, embeddings: Embeddings, graph: KnnGraph | None = None) -> Labels:
-        """The groups after the last round."""
+        """Return the groups after the last round."""
         links = links_of(self.graph_of(embeddings, graph), self.similarity)
         matrix = links.rows()
         groups = np.arange(links.n_images)
@@ -76,8 +77,9 @@ class Leiden(Baseline):
     """Community detection with the constant Potts model.
 
     Not modularity: its resolution depends on the size of the graph, so a tuned value would not transfer. Here
-    two groups are not merged if the mean weight between them (no link = 0) is below the resolution. An image has k
-    links however large its identity is, so a resolution alone favors groups of one size; weak links are cut first.
+    two groups are not merged if the mean weight between them (no link = 0) is below the resolution. An image
+    has k links however large its identity is, so a resolution alone favors groups of one size; weak links are
+    cut first.
     """
 
     name = "leiden"
@@ -87,7 +89,7 @@ class Leiden(Baseline):
     seed: int = setting(0, "Seed of everything random.")
 
     def label(self, embeddings: Embeddings, graph: KnnGraph | None = None) -> Labels:
-        """The communities."""
+        """Return the communities."""
         try:
             import igraph
             import leidenalg
@@ -119,7 +121,7 @@ class Infomap(Baseline):
     seed: int = setting(0, "Seed of everything random.")
 
     def label(self, embeddings: Embeddings, graph: KnnGraph | None = None) -> Labels:
-        """The modules; images without a link, or with links of no or negative similarity only, are discarded."""
+        """Return the modules; images without positive links are discarded."""
         try:
             import infomap
         except ImportError:

@@ -1,4 +1,4 @@
-"""FINCH (Sarfraz, Sharma and Stiefelhagen, "Efficient Parameter-free Clustering Using First Neighbor Relations", 2019)."""
+"""FINCH (Sarfraz et al., "Efficient Parameter-free Clustering Using First Neighbor Relations", 2019)."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Finch(Baseline):
     )
 
     def label(self, embeddings: Embeddings, graph: KnnGraph | None = None) -> Labels:
-        """The partition at `level`."""
+        """Return the partition at `level`."""
         return labels_of(self.levels(embeddings, graph, self.level + 1)[-1])
 
     def label_each(
@@ -46,11 +46,11 @@ class Finch(Baseline):
     def levels(
         self, embeddings: Embeddings, graph: KnnGraph | None = None, most: int | None = None
     ) -> list[IntArray]:
-        """The hierarchy of partitions, finest first, int32 (n,) each; one that joins all images ends it, unnamed.
+        """Return the hierarchy of partitions, finest first, int32 (n,) each, down to one group.
 
-        Two images are linked if one is the other's first neighbor, or if they share their first neighbor (which
-        then links them anyway: so the links i - first(i) are enough). At higher levels groups are compared by the
-        mean of their unit vectors.
+        Two images are linked if one is the other's first neighbor, or if they share their first neighbor
+        (which then links them anyway: so the links i - first(i) are enough). At higher levels groups are
+        compared by the mean of their unit vectors.
         It stops after `most` levels; of the graph only the first neighbors are used.
         """
         if embeddings.n_images < 2:
@@ -76,7 +76,7 @@ def _join(first: AnyArray) -> IntArray:
 
 
 def _mean_vectors(embeddings: Embeddings, groups: IntArray) -> AnyArray:
-    """The mean of every group's unit vectors; where they cancel out, its first image stands for the group."""
+    """Return the mean unit vector of every group, or its first image where they cancel out."""
     order: LongArray = np.argsort(groups, kind="stable")
     starts = np.searchsorted(groups[order], np.arange(groups.max() + 1))
     means = np.add.reduceat(embeddings.vectors[order].astype(np.float64), starts, axis=0)

@@ -19,7 +19,8 @@ from cdp.types import Embeddings, KnnGraph, Labels
 from cdp.types.arrays import AnyArray, DoubleArray, FloatArray, IntArray
 from cdp_lab.baselines.baseline import Baseline, components, cosine_setting, labels_of, links_of
 
-# Bytes per image squared, half a matrix counted: float64 values, SciPy's copy of them where it makes one, a mask.
+# Bytes per image squared, half a matrix counted: float64 values, SciPy's copy of them where it makes one, a
+# mask.
 _BYTES = {"average": 9, "single": 5}
 _ROWS_PER_BLOCK = 256
 
@@ -50,7 +51,7 @@ class Hierarchical(Baseline):
         return f"hierarchical_{self.linkage}"
 
     def label(self, embeddings: Embeddings, graph: KnnGraph | None = None) -> Labels:
-        """The groups at `similarity`."""
+        """Return the groups at `similarity`."""
         return _cut(self._merges(embeddings, graph, self.similarity), self.similarity, embeddings.n_images)
 
     def label_each(
@@ -66,7 +67,7 @@ class Hierarchical(Baseline):
             yield _cut(merges, threshold, embeddings.n_images)
 
     def fits(self, n_images: int) -> bool:
-        """Whether all pairs of a number of images fit the budget."""
+        """Return whether all pairs of a number of images fit the budget."""
         return _BYTES[self.linkage] * n_images**2 <= parse_bytes(self.memory_budget)
 
     def _merges(self, embeddings: Embeddings, graph: KnnGraph | None, floor: float) -> _Merges:
@@ -93,7 +94,7 @@ class _Merges(NamedTuple):
 
 
 def _cut(merges: _Merges, threshold: float, n_images: int) -> Labels:
-    """The groups when, for the first time, the best merge is below the threshold."""
+    """Return the groups when, for the first time, the best merge is below the threshold."""
     below = merges.similarity < np.float32(threshold) - 1e-6  # the precision of float32 embeddings
     done = int(np.argmax(below)) if below.any() else len(below)
     return labels_of(components(merges.first[:done], merges.second[:done], n_images))

@@ -42,9 +42,9 @@ _WARM_UP_IMAGES = 64
 class BaselineFigures:
     """One row: what a method is, how good its labels are (discards as groups of one), what they cost.
 
-    Precision, recall and F are pairwise, `coverage` is the share of images with a label, `identities` the number of
-    groups; None where nothing could be counted. `seconds` and `peak_bytes` are of the labeling alone, beyond
-    embeddings, graph and libraries. `failure` says why there are no figures, if there are none.
+    Precision, recall and F are pairwise, `coverage` is the share of images with a label, `identities` the
+    number of groups; None where nothing could be counted. `seconds` and `peak_bytes` are of the labeling
+    alone, beyond embeddings, graph and libraries. `failure` says why there are no figures, if there are none.
     """
 
     name: str
@@ -88,7 +88,8 @@ def measure_baselines(
     for baseline in baselines:
         if baseline.name not in BASELINES:
             raise InputError(
-                f"measure_baselines: {baseline.name!r} is not in BASELINES, so the process that measures it cannot find it; register it there.",
+                f"measure_baselines: {baseline.name!r} is not in BASELINES, so the process that measures it "
+                "cannot find it; register it there.",
                 code="baseline-not-registered",
                 baseline=baseline.name,
             )
@@ -115,7 +116,7 @@ def measure_baselines(
 def figures_of(
     name: str, settings: dict[str, Any], run: Callable[[], MeasuredLabels], identities: AnyArray
 ) -> BaselineFigures:
-    """The row of one run; a method that fails gets a row that says so, and the others go on."""
+    """Return the row of one run; a method that fails gets a row that says so, and the others go on."""
     try:
         measured = run()
     except CdpError as error:
@@ -138,7 +139,7 @@ def figures_of(
 
 
 def prepare_baseline(folder: Path) -> Callable[[], Labels]:
-    """In the other process: read, then label a few made-up images, so that importing and compiling are done."""
+    """Prepare the other process: read, and label a few images so that everything is compiled."""
     job = json.loads((folder / "baseline.json").read_text())
     baseline = BASELINES[job["name"]].make(**job["settings"])
     embeddings = Embeddings(np.load(folder / "embeddings.npy"))
@@ -153,16 +154,16 @@ def prepare_baseline(folder: Path) -> Callable[[], Labels]:
 
 
 def measure_cdp(name: str, labeling: Labeling, views: Views, identities: LongArray) -> BaselineFigures:
-    """The row of CDP: the same pairs, scored and grouped again with graphs and mediator given.
+    """Return the row of CDP: the same pairs, scored and grouped again with graphs and mediator given.
 
-    Trees learn while they label: their seconds are those of the labeling itself, learning and tuning included and graphs left out,
-    and their memory is not known.
+    Trees learn while they label: their seconds are those of the labeling itself, learning and tuning included
+    and graphs left out, and their memory is not known.
 
     Args:
         identities: the truth that counts; negative = unknown.
     """
     settings = replace(labeling.settings, threshold=labeling.threshold)
-    if settings.mediator == "trees":
+    if settings.mediator in ("auto", "trees"):
         seconds = sum(took for step, took in labeling.seconds.items() if not step.endswith("graphs"))
         measured = MeasuredLabels(labeling.labels.labels, seconds, None)
         shown = {"threshold": labeling.threshold, "mediator": "trees"}

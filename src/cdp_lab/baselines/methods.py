@@ -95,7 +95,7 @@ def tune(
     *,
     among_others: bool = False,
 ) -> Baseline:
-    """The baseline with the settings of its grid that have the best pairwise F, discards counted as groups of one.
+    """Tune a baseline over its grid by pairwise F, with discards as groups of one.
 
     Of equally good settings the first in the grid is taken, so the result is always the same. A method with a
     `patience` is not asked for the rest of its own grid once `patience` values were worse.
@@ -133,5 +133,5 @@ def tune(
 
 
 def grid_points(grid: Grid) -> list[dict[str, Any]]:
-    """Every combination of the grid's values, the last setting changing fastest."""
+    """Return every combination of the grid's values, the last setting changing fastest."""
     return [dict(zip(grid, values, strict=True)) for values in product(*grid.values())]

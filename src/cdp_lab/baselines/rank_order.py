@@ -1,4 +1,4 @@
-"""Approximate rank-order clustering (Otto, Wang and Jain, "Clustering Millions of Faces by Identity", 2018)."""
+"""Approximate rank-order clustering (Otto et al., "Clustering Millions of Faces by Identity", 2018)."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def _rank_order(neighbors: AnyArray, sorted_neighbors: AnyArray) -> AnyArray:
 
 @kernel
 def _count_missing(neighbors: AnyArray, n_first: int, sorted_list: AnyArray, owner: int) -> int:
-    """How many of the first neighbors are not in the owner's list."""
+    """Return how many of the first neighbors are not in the owner's list."""
     missing = 0
     for i in range(n_first):
         image = neighbors[i]

@@ -23,8 +23,9 @@ _HDBSCAN_BYTES = 16
 class KMeans(Baseline):
     """Lloyd's k-means. The number of clusters grows with the number of images, so a tuned value transfers.
 
-    Runs on one thread: scikit-learn adds up centers in the order its threads finish, so several would not give
-    the same result twice. Initial centers are drawn by row number: reordered images may be grouped otherwise.
+    Runs on one thread: scikit-learn adds up centers in the order its threads finish, so several would not
+    give the same result twice. Initial centers are drawn by row number: reordered images may be grouped
+    otherwise.
     """
 
     name = "kmeans"
@@ -36,7 +37,7 @@ class KMeans(Baseline):
         return min(n_images, max(1, round(n_images / self.images_per_cluster)))
 
     def label(self, embeddings: Embeddings, graph: KnnGraph | None = None) -> Labels:  # noqa: ARG002
-        """The cluster of every image; the graph is not needed."""
+        """Return the cluster of every image; the graph is not needed."""
         from sklearn.exceptions import ConvergenceWarning
 
         with warnings.catch_warnings(), threadpool_limits(limits=1):
@@ -71,8 +72,8 @@ class MiniBatchKMeans(KMeans):
 class DBSCAN(Baseline):
     """Density-based clustering: images with enough close neighbors carry a group onward.
 
-    Only neighbors in the k-NN graph are seen, so memory grows with the links. With `min_samples=2` groups are the
-    connected components of the links that are close enough.
+    Only neighbors in the k-NN graph are seen, so memory grows with the links. With `min_samples=2` groups are
+    the connected components of the links that are close enough.
     """
 
     name = "dbscan"
@@ -82,13 +83,14 @@ class DBSCAN(Baseline):
     min_samples: int = setting(2, "Minimum number of close images, itself included, of a core image.", low=1)
 
     def label(self, embeddings: Embeddings, graph: KnnGraph | None = None) -> Labels:
-        """The groups; noise is discarded."""
+        """Return the groups; noise is discarded."""
         from sklearn.cluster import dbscan
         from sklearn.neighbors import sort_graph_by_row_values
 
         matrix = links_of(self.graph_of(embeddings, graph), self.similarity).rows()
         matrix.data = np.maximum(1 - matrix.data, 0)
-        # Links below `similarity` are gone already; a tenth of slack keeps those exactly at it, rounding or not.
+        # Links below `similarity` are gone already; a tenth of slack keeps those exactly at it, rounding or
+        # not.
         sorted_rows = sort_graph_by_row_values(
             _with_zero_diagonal(matrix), copy=False, warn_when_not_sorted=False
         )
@@ -99,7 +101,7 @@ class DBSCAN(Baseline):
 
 
 def _with_zero_diagonal(matrix: sparse.csr_array) -> sparse.csr_matrix:
-    """The matrix with an explicit 0 as the first entry of every row: an image is its own neighbor."""
+    """Return the matrix with an explicit 0 as the first entry of every row: an image is its own neighbor."""
     n_images = matrix.shape[0]
     data = np.insert(matrix.data, matrix.indptr[:-1], 0.0)
     indices = np.insert(matrix.indices, matrix.indptr[:-1], np.arange(n_images, dtype=np.int32))
@@ -111,8 +113,9 @@ def _with_zero_diagonal(matrix: sparse.csr_array) -> sparse.csr_matrix:
 class HDBSCAN(Baseline):
     """Density-based clustering with a density per group.
 
-    On unit vectors, where Euclidean order is cosine order. All pairs are looked at: at once while they fit the
-    budget, else a row at a time, which is slower; the groups are the same, except for ties within rounding.
+    On unit vectors, where Euclidean order is cosine order. All pairs are looked at: at once while they fit
+    the budget, else a row at a time, which is slower; the groups are the same, except for ties within
+    rounding.
     """
 
     name = "hdbscan"
@@ -125,7 +128,7 @@ class HDBSCAN(Baseline):
         parse_bytes(self.memory_budget)
 
     def label(self, embeddings: Embeddings, graph: KnnGraph | None = None) -> Labels:  # noqa: ARG002
-        """The groups; noise is discarded. The graph is not needed."""
+        """Return the groups; noise is discarded. The graph is not needed."""
         from sklearn.cluster import HDBSCAN as Clustering  # noqa: N811 - the class here has the same name
 
         n_images = embeddings.n_images

@@ -1,7 +1,8 @@
-"""`cdp-lab baselines`: other clustering methods, tuned, and CDP on the same embeddings; figures written and printed."""
+"""`cdp-lab baselines`: tuned clustering methods and CDP on the same embeddings."""
 
 from __future__ import annotations
 
+import os
 import platform
 import time
 from collections.abc import Sequence
@@ -124,17 +125,25 @@ def _measure(
     seed: int,
     runtime: Runtime,
 ) -> tuple[list[Row], dict[str, Any]]:
-    """All rows, and how many images they are about and how long their graphs took."""
+    """Return all rows, and how many images they are about and how long their graphs took."""
     from cdp.knn.model_graphs import find_graphs
     from cdp.labeling.view_checks import check_same_models
     from cdp.types import Views
 
+    if os.path.realpath(unlabeled) == os.path.realpath(validation):
+        raise InputError(
+            f"--validation {validation} is what is measured on; give other views to tune on.",
+            code="baseline-tuned-on-itself",
+            option="--validation",
+            file=validation,
+        )
     views = {path: _read(path) for path in (unlabeled, validation, labeled) if path is not None}
     if labeled is not None:
         check_same_models({path: views[path] for path in (labeled, unlabeled)})
     embeddings = {path: _choose_model(views[path], model) for path in (validation, unlabeled)}
     names = None if model == "ensemble" else [model]
     check_same_models({path: views[path] for path in (validation, unlabeled)}, names)
+    search = _suit_k(search, min(one.n_images for one in embeddings.values()))
     started = time.perf_counter()
     parts: list[Part] = []
     for path, one in embeddings.items():
@@ -142,6 +151,7 @@ def _measure(
         assert identities is not None, "looked for when they were read"
         parts.append((one, find_graphs(Views(one), search, seed=seed, runtime=runtime).base, identities))
     counts = {
+        "k": search.k,
         "images": views[unlabeled].n_images,
         "images_tuned_on": views[validation].n_images,
         "graph_seconds": time.perf_counter() - started,
@@ -151,6 +161,15 @@ def _measure(
     if labeled is not None:
         rows += _measure_cdp(views[labeled], views[unlabeled], search, seed, runtime)
     return rows, counts
+
+
+def _suit_k(search: SearchSettings, n_images: int) -> SearchSettings:
+    """Lower k, with a note, where a part has too few images for as many neighbors."""
+    if not 1 < n_images <= search.k:
+        return search
+    note = f"Note: k = {n_images - 1} instead of {search.k}: one of the parts has {n_images:,} images only."
+    typer.echo(note, err=True)
+    return replace(search, k=n_images - 1)
 
 
 def _read(path: Path) -> Views:
@@ -184,7 +203,7 @@ def _choose_model(views: Views, model: str) -> Embeddings:
 def _measure_methods(
     methods: Sequence[Baseline], tuning: Part, measured: Part, progress: Progress
 ) -> list[Row]:
-    """The rows of the other methods, tuned on one part and measured on the other."""
+    """Return the rows of the other methods, tuned on one part and measured on the other."""
     from cdp_lab.baselines.measure import measure_baselines
     from cdp_lab.baselines.methods import tune
 
@@ -201,7 +220,7 @@ def _measure_methods(
 def _measure_cdp(
     labeled: Views, unlabeled: Views, search: SearchSettings, seed: int, runtime: Runtime
 ) -> list[Row]:
-    """The rows of CDP, one per preset; a preset that tunes holds out labeled identities for it."""
+    """Return the rows of CDP, one per preset; a preset that tunes holds out labeled identities for it."""
     from cdp.knn.model_graphs import find_graphs
     from cdp.labeling.pipeline import label
     from cdp.runtime.runtime import Runtime
@@ -255,6 +274,6 @@ def _print_rows(rows: Sequence[Row], model: str) -> None:
     has_cdp = any(figures.name not in BASELINES for figures, _ in rows)
     cdp_row = "; CDP sees all models, and its last column is learning, not tuning" if has_cdp else ""
     typer.echo(
-        f"The methods see {model!r} alone{cdp_row}. Seconds and memory are of the labeling, beyond embeddings and "
-        "k-NN graphs."
+        f"The methods see {model!r} alone{cdp_row}. Seconds and memory are of the labeling, beyond "
+        "embeddings and k-NN graphs."
     )

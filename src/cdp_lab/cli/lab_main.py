@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from cdp.cli.signals import answer_at_once
+from cdp.cli.signals import answer_at_once, prepare_process
 
 
 def run() -> None:
     """Do what was typed."""
+    prepare_process()
     answer_at_once()
     _app()()
 

@@ -198,6 +198,6 @@ def _show_plan(name: str, out: Path, jobs: Sequence[Job], *, as_json: bool) -> N
     n_runs = sum(len(one.runs) for one in planned)
     n_shared = sum(one.n_shared for one in planned)
     typer.echo(
-        f"{counted(n_runs, 'stage')} to run in {counted(len(planned), 'run')}; {n_shared} more are shared with an "
-        "earlier variant."
+        f"{counted(n_runs, 'stage')} to run in {counted(len(planned), 'run')}; {n_shared} more are shared "
+        "with an earlier variant."
     )

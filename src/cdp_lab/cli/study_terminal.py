@@ -29,8 +29,8 @@ class StudyTerminal(Terminal, StudyListener):
         fresh = sum(one.fresh for one in ran)
         took = seconds(sum(one.record.seconds for one in ran if not one.fresh))
         self.bars.console.print(
-            f"[green]✓[/] {at:3d}/{n_runs}  {variant.slug:<24} seed {seed}  {took:>10}, {fresh} of {len(ran)} stages "
-            f"kept; {left_in_words(left)}",
+            f"[green]✓[/] {at:3d}/{n_runs}  {variant.slug:<24} seed {seed}  {took:>10}, {fresh} of "
+            f"{len(ran)} stages kept; {left_in_words(left)}",
             highlight=False,
             soft_wrap=True,
         )

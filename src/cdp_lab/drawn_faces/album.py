@@ -46,8 +46,8 @@ class DrawnFaces:
 def draw_faces(settings: FaceSettings, rows: AnyArray | None = None, threads: int = 0) -> DrawnFaces:
     """Drawn faces as arrays.
 
-    A picture depends on the seed, its person and its number there alone: not on threads, on the rows asked for or
-    on how many others there are.
+    A picture depends on the seed, its person and its number there alone: not on threads, on the rows asked
+    for or on how many others there are.
 
     Args:
         rows: which pictures of the set; all of them unless given.
@@ -73,8 +73,8 @@ def write_faces(
 ) -> Path:
     """Write JPEGs into one zip file and the truth next to it; the same settings give the same bytes.
 
-    `read_manifest(out)` reads it as it is: the folder inside is the identity as labeled. The names of folders hold
-    the seed, so sets of different seeds share no person.
+    `read_manifest(out)` reads it as it is: the folder inside is the identity as labeled. The names of folders
+    hold the seed, so sets of different seeds share no person.
 
     Returns:
         The table of truth, `NAME.truth.csv` next to `NAME.zip`: path, identity, true_identity (empty = junk).
@@ -108,12 +108,12 @@ def write_faces(
 
 
 def person_name(settings: FaceSettings, person: int) -> str:
-    """What a person's folder is called; no two seeds share a name."""
+    """Return what a person's folder is called; no two seeds share a name."""
     return f"s{settings.seed}-{person:06d}"
 
 
 def picture_names(settings: FaceSettings, roster: Roster) -> list[str]:
-    """Where the pictures are stored inside the archive."""
+    """Return where the pictures are stored inside the archive."""
     return [
         f"{person_name(settings, person)}/{shot:05d}.jpg"
         for person, shot in zip(roster.people.tolist(), roster.shots.tolist(), strict=True)

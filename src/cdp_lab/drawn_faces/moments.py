@@ -1,4 +1,4 @@
-"""What changes: pose, expression, light, blur, occlusion, noise, compression, framing, background of one picture."""
+"""Variation of one picture: pose, expression, light, blur, occlusion, noise, framing, background."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ _NUMBERS = (
     "yaw", "pitch", "roll", "scale", "shift_x", "shift_y",
     "smile", "open", "raised", "closed", "gaze_x", "gaze_y", "volume", "fall",
     "light_x", "light_y", "gain", "contrast", "blur", "noise", "quality",
-    "ground_angle", "sunglasses", "mask", "hat", "bar", "bar_x", "bar_y", "bar_angle", "bar_width", "wears_glasses", "empty",
+    "ground_angle", "sunglasses", "mask", "hat", "bar", "bar_x", "bar_y", "bar_angle", "bar_width",
+    "wears_glasses", "empty",
 )  # fmt: skip
 _COLORS = ("cast", "ground", "ground_far", "shirt", "mask_color", "hat_color", "bar_color")
 N_BLOBS = 4
@@ -24,14 +25,16 @@ MOMENT = np.dtype(
     + [(name, np.float64, (3,)) for name in _COLORS]
     + [("blobs", np.float64, (N_BLOBS, 8)), ("grain", np.uint64)]
 )
-"""Angles in radians, lengths as in TRAITS; blur and noise for pictures of any size; a blob is x, y, two radii,
+"""Angles in radians, lengths as in TRAITS; blur and noise for pictures of any size; a blob is x, y, two
+radii,
 angle and a color."""
 
 
 def make_moments(settings: FaceSettings, people: LongArray, shots: LongArray, skin: DoubleArray) -> AnyArray:
-    """What happened when some pictures were taken, MOMENT (n,); all of it scaled by `difficulty`, here only.
+    """Draw what happened in some pictures, MOMENT (n,), scaled by `difficulty`.
 
-    A picture is the `shots`-th in the folder of one of `people`; `skin`, f8 (n, 3), colors a hand before the face.
+    A picture is the `shots`-th in the folder of one of `people`; `skin`, f8 (n, 3), colors a hand before the
+    face.
     """
     draw = Columns(uniforms(keys(settings.seed, _MOMENTS, people, shots), _N_COLUMNS))
     hard = settings.difficulty
@@ -100,7 +103,7 @@ def _add_occlusions(made: AnyArray, draw: Columns, hard: float, skin: DoubleArra
 
 
 def spoil(settings: FaceSettings, made: AnyArray, people: LongArray, shots: LongArray) -> AnyArray:
-    """The same moments as junk: an empty scene, nothing but noise, all in a blur, or a face out of the frame."""
+    """Turn moments into junk: an empty scene, noise, blur, or a face out of the frame."""
     draw = Columns(uniforms(keys(settings.seed, _JUNK, people, shots), 4))
     kind = (draw.uniform() * 4).astype(np.int64)
     side = np.where(draw.chance(0.5), 1.0, -1.0)

@@ -34,10 +34,12 @@ TRAITS = np.dtype(
 """Lengths in units of half a head, x to the right and y down from the middle of the head; colors in 0..1."""
 
 _SKIN = np.array(
-    [(0.98, 0.87, 0.79), (0.95, 0.79, 0.67), (0.88, 0.69, 0.53), (0.75, 0.54, 0.38), (0.56, 0.37, 0.26), (0.38, 0.25, 0.19)]
+    [(0.98, 0.87, 0.79), (0.95, 0.79, 0.67), (0.88, 0.69, 0.53), (0.75, 0.54, 0.38), (0.56, 0.37, 0.26),
+     (0.38, 0.25, 0.19)]
 )  # fmt: skip
 _HAIR = np.array(
-    [(0.10, 0.08, 0.08), (0.22, 0.14, 0.10), (0.36, 0.22, 0.13), (0.53, 0.33, 0.17), (0.80, 0.62, 0.34), (0.62, 0.26, 0.13), (0.66, 0.65, 0.64)]
+    [(0.10, 0.08, 0.08), (0.22, 0.14, 0.10), (0.36, 0.22, 0.13), (0.53, 0.33, 0.17), (0.80, 0.62, 0.34),
+     (0.62, 0.26, 0.13), (0.66, 0.65, 0.64)]
 )  # fmt: skip
 _HAIR_SHARE = np.cumsum([0.27, 0.23, 0.18, 0.10, 0.11, 0.05, 0.06])
 _IRIS = np.array(
@@ -66,7 +68,7 @@ _STYLE_SPREAD = np.array([0.06, 0.04, 0.06, 0.12, 0.035, 0.025, 0.12, 0.06, 0.00
 
 
 def make_people(settings: FaceSettings, people: LongArray) -> AnyArray:
-    """The traits of some people, TRAITS (n,)."""
+    """Return the traits of some people, TRAITS (n,)."""
     parents, varied = find_families(settings, people)
     own = uniforms(keys(settings.seed, _PEOPLE, people), _N_COLUMNS)
     parent = uniforms(keys(settings.seed, _PEOPLE, parents), _N_COLUMNS)
@@ -79,7 +81,7 @@ def make_strangers(settings: FaceSettings, people: LongArray, shots: LongArray) 
 
 
 def _vary(parent: DoubleArray, own: DoubleArray) -> DoubleArray:
-    """Uniform numbers near the parent's: kinds of hair and eyes are the same, lengths nearly, marks the person's own."""
+    """Draw traits near the parent's: same hair and eyes, similar lengths, own marks."""
     mixed: DoubleArray = ndtr(_LIKENESS * ndtri(parent) + np.sqrt(1 - _LIKENESS**2) * ndtri(own))
     mixed[:, :_N_KINDS] = parent[:, :_N_KINDS]
     mixed[:, _N_INHERITED:] = own[:, _N_INHERITED:]
@@ -92,11 +94,15 @@ def traits_of(table: DoubleArray) -> AnyArray:
     kind = Columns(table[:, :_N_KINDS])
     draw = Columns(table[:, _N_KINDS:_N_INHERITED])
     for name, middle, spread in (
-        ("width", 0.76, 0.055), ("crown", 1.0, 0.05), ("chin", 1.04, 0.07), ("jaw", 0.25, 0.24), ("taper", 0.16, 0.08), ("cheek", 0.02, 0.04),
-        ("eye_x", 0.335, 0.035), ("eye_y", 0.0, 0.045), ("eye_width", 0.185, 0.022), ("eye_height", 0.105, 0.02), ("eye_tilt", 0.03, 0.09),
+        ("width", 0.76, 0.055), ("crown", 1.0, 0.05), ("chin", 1.04, 0.07), ("jaw", 0.25, 0.24),
+        ("taper", 0.16, 0.08), ("cheek", 0.02, 0.04),
+        ("eye_x", 0.335, 0.035), ("eye_y", 0.0, 0.045), ("eye_width", 0.185, 0.022),
+        ("eye_height", 0.105, 0.02), ("eye_tilt", 0.03, 0.09),
         ("iris_size", 0.098, 0.009), ("lashes", 0.035, 0.015),
-        ("brow_y", -0.27, 0.035), ("brow_width", 0.23, 0.03), ("brow_thick", 0.048, 0.017), ("brow_arch", 0.055, 0.035), ("brow_angle", 0.04, 0.10),
-        ("nose", 0.36, 0.055), ("nose_width", 0.14, 0.03), ("mouth_y", 0.60, 0.04), ("mouth", 0.27, 0.05), ("lips", 0.075, 0.022),
+        ("brow_y", -0.27, 0.035), ("brow_width", 0.23, 0.03), ("brow_thick", 0.048, 0.017),
+        ("brow_arch", 0.055, 0.035), ("brow_angle", 0.04, 0.10),
+        ("nose", 0.36, 0.055), ("nose_width", 0.14, 0.03), ("mouth_y", 0.60, 0.04), ("mouth", 0.27, 0.05),
+        ("lips", 0.075, 0.022),
         ("ear", 0.19, 0.03), ("ear_y", 0.06, 0.05),
     ):  # fmt: skip
         made[name] = draw.normal(middle, spread)

@@ -1,11 +1,11 @@
-"""From numbers to pixels: one picture of one person, layer by layer from the background to what hides the face.
+"""From numbers to pixels: one picture of one person, layer by layer.
 
-A canvas is f4 (size, size, 3). A lens says where a point of the head lies on it: (x, y, cosine, sine, scale, 1/scale)
-with the head's middle at (x, y), turned, `scale` pixels per unit. Every shape is a signed distance, negative inside;
-its edge is softened over one pixel.
+A canvas is f4 (size, size, 3). A lens says where a point of the head lies on it: (x, y, cosine, sine, scale,
+1/scale) with the head's middle at (x, y), turned, `scale` pixels per unit. Every shape is a signed distance,
+negative inside; its edge is softened over one pixel.
 
-All in one file, because compiled loops are kept on disk by the file of the outermost one: a change to a loop in
-another file would go unnoticed.
+All in one file, because compiled loops are kept on disk by the file of the outermost one: a change to a loop
+in another file would go unnoticed.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ def _paint_ground(canvas: FloatArray, lens: Lens, now: Any) -> None:
 
 @pixel_kernel
 def _turn(who: Any, now: Any, x: float, y: float, lift: float) -> tuple[float, float, float]:
-    """Where a point of the face is seen when the head is turned, and how much narrower things are there.
+    """Project a point of the turned face, and return how much narrower things are there.
 
     The face is half of an ellipsoid; `lift` is how far a point stands out of it.
     """
@@ -112,13 +112,13 @@ def _turn(who: Any, now: Any, x: float, y: float, lift: float) -> tuple[float, f
 
 @pixel_kernel
 def _shade_of(color: AnyArray, factor: float) -> Color:
-    """A color, darker or lighter."""
+    """Return a color, darker or lighter."""
     return min(1.0, color[0] * factor), min(1.0, color[1] * factor), min(1.0, color[2] * factor)
 
 
 @pixel_kernel
 def _mixed(one: AnyArray, other: AnyArray, share: float) -> Color:
-    """A color between two."""
+    """Return a color between two."""
     a, b = 1 - share, share
     return one[0] * a + other[0] * b, one[1] * a + other[1] * b, one[2] * a + other[2] * b
 
@@ -291,7 +291,8 @@ def _paint_eye(canvas: FloatArray, lens: Lens, who: Any, now: Any, side: float) 
 
 @pixel_kernel
 def _paint_eyeball(
-    canvas: FloatArray, lens: Lens, who: Any, now: Any, x: float, y: float, tilt: float, wide: float, above: float, below: float
+    canvas: FloatArray, lens: Lens, who: Any, now: Any, x: float, y: float, tilt: float, wide: float,
+    above: float, below: float
 ) -> None:  # fmt: skip
     """White, iris, pupil and a glint, all of them seen between the lids only."""
     size, scale = canvas.shape[0], lens[4]
@@ -378,7 +379,8 @@ def _paint_glasses(canvas: FloatArray, lens: Lens, who: Any, now: Any) -> None:
 
 @pixel_kernel
 def _paint_ring(
-    canvas: FloatArray, lens: Lens, center: tuple[float, float], a: float, b: float, square: float, color: Color, dark: bool
+    canvas: FloatArray, lens: Lens, center: tuple[float, float], a: float, b: float, square: float,
+    color: Color, dark: bool
 ) -> None:  # fmt: skip
     """A lens in its frame; clear ones shine a little."""
     size, scale = canvas.shape[0], lens[4]
@@ -506,7 +508,7 @@ def _develop(canvas: FloatArray, now: Any, picture: ByteArray) -> None:
 
 @pixel_kernel
 def _to_head(lens: Lens, column: float, row: float) -> tuple[float, float]:
-    """Where a pixel lies on the head."""
+    """Return where a pixel lies on the head."""
     across, down = (column + 0.5 - lens[0]) * lens[5], (row + 0.5 - lens[1]) * lens[5]
     return lens[2] * across + lens[3] * down, lens[2] * down - lens[3] * across
 
@@ -522,7 +524,7 @@ def _blend(canvas: FloatArray, row: int, column: int, color: Color, share: float
 
 @pixel_kernel
 def _cover(distance: float, scale: float) -> float:
-    """How much of a pixel is inside a shape whose edge is `distance` away."""
+    """Return how much of a pixel is inside a shape whose edge is `distance` away."""
     return min(1.0, max(0.0, 0.5 - distance * scale))
 
 
@@ -548,7 +550,7 @@ def _bow(x: float, y: float, a: float, bend: float, thick: float) -> float:
 
 @pixel_kernel
 def _gauge(x: float, y: float, square: float) -> float:
-    """1 on the edge of a unit circle (square 0), of a unit box with round corners (square 1), or between them."""
+    """Return 1 on the edge of a unit circle (square 0), a rounded unit box (square 1), or between."""
     x2, y2 = x * x, y * y
     return (1 - square) * math.sqrt(x2 + y2) + square * math.sqrt(math.sqrt(x2 * x2 + y2 * y2))
 

@@ -1,4 +1,4 @@
-"""Random numbers that are a function of what they are for, so that order, threads and amounts cannot change them."""
+"""Random numbers as a function of their purpose, independent of order, threads and amounts."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def uniforms(key: Keys, n_columns: int) -> DoubleArray:
 
 
 def _mix(bits: Keys) -> Keys:
-    """The finalizer of SplitMix64."""
+    """Return the finalizer of SplitMix64."""
     bits = (bits ^ (bits >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     bits = (bits ^ (bits >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return bits ^ (bits >> np.uint64(31))

@@ -1,4 +1,4 @@
-"""Who is on which picture: how many pictures a person has, who looks like whom, what is junk or mislabeled."""
+"""Roster of pictures: how many per person, lookalikes, junk and wrong labels."""
 
 from __future__ import annotations
 
@@ -33,15 +33,15 @@ class Roster:
         return len(self.people)
 
     def take(self, rows: AnyArray) -> Roster:
-        """Some rows, in the given order."""
+        """Return some rows, in the given order."""
         return Roster(self.people[rows], self.shots[rows], self.shown[rows])
 
 
 def make_roster(settings: FaceSettings) -> Roster:
-    """All pictures of a set.
+    """Return all pictures of a set.
 
-    What is said of a picture depends on the seed, its person and its number there, so a set with more people or
-    more pictures per person holds the smaller one.
+    What is said of a picture depends on the seed, its person and its number there, so a set with more people
+    or more pictures per person holds the smaller one.
     """
     identities = np.arange(settings.identities)
     draw = uniforms(keys(settings.seed, _COUNTS, identities), 1)[:, 0]
@@ -72,7 +72,7 @@ def find_families(settings: FaceSettings, people: LongArray) -> tuple[LongArray,
 
 
 def check_rows(rows: AnyArray | None, n_images: int) -> AnyArray:
-    """The given rows, or all."""
+    """Return the given rows, or all."""
     if rows is None:
         return np.arange(n_images)
     numbers = np.asarray(rows)

@@ -21,7 +21,7 @@ _INK, _JUNK_COLOR, _WRONG_COLOR, _FAMILY_COLOR = "#333333", "#c8553d", "#8d3fb0"
 
 @dataclass(frozen=True)
 class SheetPlan:
-    """Which people (in this order), after whom they are made, and which pictures of each: rows of the roster."""
+    """People of a sheet in order, whom they resemble, and which pictures of each (roster rows)."""
 
     people: LongArray
     parents: LongArray
@@ -29,7 +29,7 @@ class SheetPlan:
 
 
 def plan_sheet(settings: FaceSettings, n_people: int = 12, n_pictures: int = 14) -> SheetPlan:
-    """Two families of lookalikes first, then the people with most junk and wrong labels, which go to the right."""
+    """Order the sheet: two families of lookalikes, then people with most junk and wrong labels."""
     roster = make_roster(settings)
     n_people = min(n_people, settings.identities)
     parents, varied = find_families(settings, np.arange(settings.identities))
@@ -52,7 +52,7 @@ def plan_sheet(settings: FaceSettings, n_people: int = 12, n_pictures: int = 14)
 
 
 def draw_sheet(settings: FaceSettings, n_people: int = 12, n_pictures: int = 14) -> Image.Image:
-    """The sheet as a picture."""
+    """Return the sheet as a picture."""
     plan = plan_sheet(settings, n_people, n_pictures)
     roster = make_roster(settings)
     shown = draw_faces(settings, plan.rows[plan.rows >= 0])

@@ -1,1 +1,1 @@
-"""Every table and figure of the paper as one command: variants of a recipe, over seeds, with what they share made once."""
+"""Tables and figures of the paper: variants of a recipe over seeds, sharing finished stages."""

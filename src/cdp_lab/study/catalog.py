@@ -12,7 +12,9 @@ if TYPE_CHECKING:
 
 SENTENCES = MappingProxyType(
     {
-        "ratio": "Recognition with more and more unlabeled data: clustering, vote, mediator, all true labels.",
+        "ratio": (
+            "Recognition with more and more unlabeled data: clustering, vote, mediator, all true labels."
+        ),
         "committee_size": "Pairs and labels by the vote of 0, 2, 4, 6, 8 members at one pair recall.",
         "mediator_inputs": "Pairs and labels by a mediator with more and more inputs.",
         "base": "Recognition by four base networks: labeled only, with pseudo-labels, with all labels.",
@@ -23,7 +25,9 @@ SENTENCES = MappingProxyType(
         "rounds": "Labels made once, as in the paper, and again by networks that learned from them.",
         "recall_weight": "Recognition after thresholds that were chosen for recall or for precision.",
         "mistakes": "What split identities and mixed groups cost recognition: oracle-corrected labels.",
-        "mediator_weights": "Which inputs the mediator uses: first-layer weights and importance of each kind.",
+        "mediator_weights": (
+            "Which inputs the mediator uses: first-layer weights and importance of each kind."
+        ),
         "committee": "Every network by itself, and an ensemble of the best four.",
         "runtime": "Seconds and memory of every step as the number of images grows, and the fitted exponent.",
         "baselines": "Other clustering methods, tuned, compared with CDP on the same embeddings.",
@@ -32,13 +36,14 @@ SENTENCES = MappingProxyType(
 
 
 def find_study(name: str) -> Study:
-    """The study of a name."""
+    """Return the study of a name."""
     from cdp.settings import did_you_mean
     from cdp_lab.study import cost_studies, label_studies, network_studies
 
     if name not in SENTENCES:
         raise InputError(
-            f"No study is called {name}.{did_you_mean(name, list(SENTENCES))} `cdp-lab study list` names all.",
+            f"No study is called {name}.{did_you_mean(name, list(SENTENCES))} `cdp-lab study list` names "
+            "all.",
             code="study-unknown",
             study=name,
         )

@@ -140,8 +140,8 @@ class BaselineSettings:
 def _baselines(recipe: RunRecipe, options: Options) -> list[Variant]:
     if not has_validation(recipe):
         raise InputError(
-            "baselines: every method is tuned on the validation part; give split.validation a share, e.g. 0.1, or "
-            "data.validation.",
+            "baselines: every method is tuned on the validation part; give split.validation a share, e.g. "
+            "0.1, or data.validation.",
             code="study-validation-missing",
             study="baselines",
         )
@@ -172,8 +172,8 @@ def _with_baselines(names: tuple[str, ...], resolved: ResolvedRecipe) -> list[St
 def compare_methods(settings: BaselineSettings, context: Context) -> None:
     """Write `baselines.json`: every method and CDP on the unlabeled images, each in a fresh process.
 
-    Every method is tuned as CDP is: on the validation images, in the midst of all unlabeled ones, which alone are
-    then measured.
+    Every method is tuned as CDP is: on the validation images, among all unlabeled ones, which alone
+    are then measured.
     """
     labeling, views = make_labeling(settings.label, context)
     assert views.identities is not None
@@ -228,20 +228,26 @@ STUDIES = (
         paper=RUNTIME,
         plots=(Plot("seconds"),),
         fits=(*(f"{step}_seconds" for step in _STEPS), "seconds"),
-        reading="Made-up embeddings of 128 dimensions, by as many networks as the recipe has; its k, inputs and "
-        "grouping. Memory is the most the process held, libraries included. NN-descent works in a process of its own "
-        "for every network: its memory is not counted, its start is, and with few images that is all one sees.",
+        reading="Made-up embeddings of 128 dimensions, by as many networks as the recipe has; its k, "
+        "inputs and "
+        "grouping. Memory is the most the process held, libraries included. NN-descent works in "
+        "a process of its own "
+        "for every network: its memory is not counted, its start is, and with few images that is "
+        "all one sees.",
     ),
     Study(
         "baselines",
-        "Other methods beside CDP on the same embeddings",
+        "CDP and other methods on the same embeddings",
         ("method",),
         _baseline_columns,
         "f",
         _baselines,
         plots=(Plot("f"), Plot("bcubed_f")),
-        reading="Every method is tuned on the validation images in the midst of all unlabeled ones, CDP's threshold "
-        "too; figures are of the other images. The methods see the base network alone, CDP sees the committee as "
-        f"well. Time and memory are of the labeling, graphs given, in a fresh process. {_extras()} run if named.",
+        reading="Every method is tuned on the validation images among all unlabeled ones, "
+        "CDP's threshold "
+        "too; figures are of the other images. The methods see the base network alone, CDP sees "
+        "the committee as "
+        "well. Time and memory are of the labeling, graphs given, in a fresh process. "
+        f"{_extras()} run if named.",
     ),
 )

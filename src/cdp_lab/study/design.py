@@ -78,7 +78,8 @@ class Options:
     Attributes:
         sizes: numbers of images, for `runtime`.
         methods: names, for `baselines`; None = all that need no extra.
-        pair_recall: share of the true candidate pairs that every committee accepts, for `committee_size`; the paper's.
+        pair_recall: share of the true candidate pairs that every committee accepts, for `committee_size`; the
+            paper's.
     """
 
     sizes: tuple[int, ...] = (10_000, 20_000, 40_000, 80_000)
@@ -128,8 +129,8 @@ class Study:
         columns: figures, which may depend on the recipe.
         main: the column that rows are compared by.
         n_shared_cells: number of leading cells that rows must share to be compared with one another.
-        bounds: the rows below and above the row of these cells, between which `gap` is the share it has reached
-            of the main column; None = the row is itself a bound.
+        bounds: the rows below and above the row of these cells, between which `gap` is the share it has
+            reached of the main column; None = the row is itself a bound.
         paper: its numbers, if it has any.
         fits: columns whose growth with the number of images (the last cell) is fitted.
     """

@@ -67,7 +67,7 @@ class Job:
     folder: Path
 
     def stages(self) -> list[Stage]:
-        """Those that its figures need."""
+        """Return those that its figures need."""
         return only(self.variant.stages(self.resolved), self.variant.wanted)
 
     def signatures(self) -> list[str]:
@@ -95,7 +95,7 @@ def make_jobs(
     variants: Sequence[str] | None = None,
     options: Options | None = None,
 ) -> list[Job]:
-    """Every variant with every seed, all variants of the first seed first."""
+    """Return every variant with every seed, all variants of the first seed first."""
     if n_seeds < 1:
         raise InputError(
             f"--seeds {n_seeds}: one seed or more is needed.",
@@ -134,7 +134,7 @@ def make_jobs(
 
 
 def _with_own_threshold(recipe: RunRecipe, overrides: Mapping[str, Any]) -> Mapping[str, Any]:
-    """A threshold that the recipe gives is none for variants that compare it with something else: they get the default."""
+    """Drop the recipe's threshold for variants that compare it with something else."""
     given = {name: overrides.get(f"consensus.{name}") for name in ("mediator", "grouping")}
     changed = {name: value for name, value in given.items() if value is not None}
     kind = replace(recipe.consensus, threshold=None, **changed).threshold_kind
@@ -152,22 +152,22 @@ def _require_images(study: Study, job: Job) -> None:
     made = {name for stage in job.variant.stages(job.resolved) for name in stage.makes}
     if not made >= set(job.variant.wanted):
         raise InputError(
-            f"{study.name}: this study trains networks, and embeddings are no images to train on; give data.images, "
-            "or choose a study of labels, e.g. k or mediator_inputs.",
+            f"{study.name} trains networks and needs images; set data.images, or choose a study of "
+            "labels, e.g. k or mediator_inputs.",
             code="study-needs-images",
             study=study.name,
         )
     if "committee.networks" in overrides and looks_like_views(data.embeddings or data.labeled):
         raise InputError(
-            f"{study.name}: committees are compared by committee.networks, and views have one committee; give "
-            "data.embeddings a folder with identities.npy and one .npy per network.",
+            f"{study.name} varies committee.networks, but views have a fixed committee; set "
+            "data.embeddings to a folder with identities.npy and one .npy per network.",
             code="study-needs-networks",
             study=study.name,
         )
 
 
 def plan_study(jobs: Sequence[Job]) -> list[PlannedRun]:
-    """What a study would do; nothing is written."""
+    """Return what a study would do; nothing is written."""
     seen: set[str] = set()
     plan = []
     for job in jobs:
@@ -232,12 +232,13 @@ def run_study(
 ) -> dict[str, Any]:
     """Run what is not there, then write `results.json`, `README.md`, `study.html` and the plots.
 
-    A study that was killed goes on in the same folder: a finished stage is never made twice, by whichever variant.
+    A study that was killed goes on in the same folder: a finished stage is never made twice, by whichever
+    variant.
 
     Args:
         recipe: what all variants start from.
-        pool: folder of finished stages; studies of one recipe that are given the same one train its networks once.
-            `pool` in the study's folder unless given.
+        pool: folder of finished stages; studies of one recipe that are given the same one train its networks
+            once. `pool` in the study's folder unless given.
 
     Returns:
         what `results.json` holds.
@@ -319,7 +320,7 @@ class _Results:
 
 
 def _with_relative_paths(recipe: RunRecipe) -> dict[str, Any]:
-    """The recipe with paths from the working directory: results travel, folders do not."""
+    """Return the recipe with paths from the working directory: results travel, folders do not."""
     values = recipe.as_dict()
     data = values["data"]
     for key in PATH_KEYS:

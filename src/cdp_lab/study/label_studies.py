@@ -31,12 +31,12 @@ _MEDIATOR = {"consensus.mediator": "mlp"}
 
 
 def has_validation(recipe: RunRecipe) -> bool:
-    """Whether there is a part to choose a threshold on."""
+    """Return whether there is a part to choose a threshold on."""
     return bool(recipe.data.validation) or recipe.split.validation > 0
 
 
 def clustered(recipe: RunRecipe) -> tuple[dict[str, Any], Callable[[ResolvedRecipe], list[Stage]]]:
-    """Overrides and stages of hierarchical clustering, its threshold tuned where that is possible, as in the paper."""
+    """Return overrides and stages of hierarchical clustering, tuned where possible, as in the paper."""
     overrides = {
         "train.folds": 0,
         "joint.rounds": 1,
@@ -96,8 +96,8 @@ def _heterogeneity(recipe: RunRecipe, _options: Options) -> list[Variant]:
     members = recipe.committee.networks
     if len(members) < 2:
         raise InputError(
-            f"heterogeneity: committee.networks has {len(members)} member{'' if len(members) == 1 else 's'}; two "
-            "or more are needed to be alike or unlike.",
+            f"heterogeneity: committee.networks has {len(members)} "
+            f"member{'' if len(members) == 1 else 's'}; give two or more.",
             code="study-members-too-few",
             study="heterogeneity",
             found=len(members),
@@ -188,8 +188,10 @@ STUDIES = (
         _sizes,
         paper=COMMITTEE_SIZE,
         plots=(Plot("f"), Plot("pair_precision")),
-        reading="A pair needs the vote of every member; the similarity it needs in the base is set so that all "
-        "committees accept the same share of the true candidate pairs (--pair-recall; the paper's 0.313 unless given). "
+        reading="A pair needs the vote of every member; the similarity it needs in the base is set so "
+        "that all "
+        "committees accept the same share of the true candidate pairs (--pair-recall; the "
+        "paper's 0.313 unless given). "
         "Where even no such threshold leaves fewer, recall is lower.",
     ),
     Study(
@@ -205,14 +207,15 @@ STUDIES = (
     ),
     Study(
         "heterogeneity",
-        "A committee of one architecture beside one of many",
+        "A committee of one architecture, or of many",
         ("committee", "by"),
         label_columns,
         "f",
         _heterogeneity,
         paper=HETEROGENEITY,
         plots=(Plot("f"),),
-        reading="The committee of one architecture repeats the member in the middle of the recipe's list, with "
+        reading="The committee of one architecture repeats the member in the middle of the recipe's "
+        "list, with "
         "other seeds; both committees have as many members.",
     ),
     Study(
@@ -224,7 +227,8 @@ STUDIES = (
         _weights,
         paper=MEDIATOR_WEIGHTS,
         plots=(Plot("importance"), Plot("weight")),
-        reading="Importance is how far average precision falls when all inputs of one kind are shuffled among the "
+        reading="Importance is how far average precision falls when all inputs of one kind are shuffled "
+        "among the "
         "pairs. Kinds that say the same can each look unimportant.",
     ),
 )

@@ -63,7 +63,7 @@ def _at_two(recipe: RunRecipe) -> dict[str, Any]:
 
 
 def _at(recipe: RunRecipe, ratio: int) -> dict[str, Any]:
-    """A number of unlabeled parts, trained for as many steps as all of them."""
+    """Return a number of unlabeled parts, trained for as many steps as all of them."""
     most = _ratios(recipe)[-1]
     return {
         "split.use_parts": parts_at(recipe, ratio),
@@ -72,7 +72,7 @@ def _at(recipe: RunRecipe, ratio: int) -> dict[str, Any]:
 
 
 def _read(**cells: tuple[str, ...]) -> Callable[[Finished], list[Measure]]:
-    """A reader of the headline: model -> the cells of its row, with the pseudo-labels it was trained on."""
+    """Make a reader of the headline: model -> the cells of its row, with its pseudo-labels."""
 
     def read(run: Finished) -> list[Measure]:
         found, labels, ratio = headline(run.folder), label_figures(run.folder), measured_ratio(run.folder)
@@ -105,7 +105,7 @@ def _ratio(recipe: RunRecipe, _options: Options) -> list[Variant]:
 
 
 def _bounds(cells: Cells, below: Cells | None = None) -> tuple[Cells, Cells] | None:
-    """The rows of the same group that were trained on true labels only: the labeled part, and all of them."""
+    """Return the rows of the group trained on true labels only: the labeled part, and all."""
     *group, labels = cells
     if labels in (_TRAINED["labeled"], _TRAINED["all"]):
         return None
@@ -122,7 +122,7 @@ def _columns(recipe: RunRecipe) -> list[Column]:
 
 
 def _detailed_columns(recipe: RunRecipe) -> list[Column]:
-    """The same, and what kinds of mistakes the labels have."""
+    """Return the same, and what kinds of mistakes the labels have."""
     return [
         *_columns(recipe),
         Column("label_precision", "precision"),
@@ -166,7 +166,7 @@ def _loss(recipe: RunRecipe, _options: Options) -> list[Variant]:
 
 
 def _one_by_one(rows: Mapping[str, tuple[str, Mapping[str, Any]]], full: str) -> list[Variant]:
-    """A variant for every row (slug -> its words, its overrides); the full one also has the bounds."""
+    """Return a variant for every row (slug -> its words, its overrides); the full one also has the bounds."""
     variants = []
     for slug, (words, overrides) in rows.items():
         cells: dict[str, tuple[str, ...]] = {"cdp": (words,)}
@@ -259,7 +259,8 @@ STUDIES = (
         bounds=partial(_bounds, below=("0",)),
         paper=RATIO,
         plots=(Plot("rank1", "lines", "unlabeled parts per labeled part"),),
-        reading="The ratio counts the validation part, if there is one, as one of the unlabeled parts. Every network is "
+        reading="The ratio counts the validation part, if there is one, as one of the unlabeled parts. "
+        "Every network is "
         "trained for as many steps: with fewer images for more epochs.",
     ),
     Study(
@@ -273,7 +274,7 @@ STUDIES = (
         bounds=_bounds,
         paper=BASE,
         plots=(Plot("rank1"),),
-        reading="Whoever is not the base is on the committee.",
+        reading="All other networks are the committee.",
     ),
     Study(
         "loss",
@@ -307,8 +308,9 @@ STUDIES = (
         _rounds,
         bounds=_bounds,
         plots=(Plot("rank1"), Plot("label_f")),
-        reading="Not in the paper. One round is the paper's way; in each further one base and committee are trained on "
-        "the labels of the round before, and label anew.",
+        reading="Not in the paper. One round is the paper's way; in each further one base and committee "
+        "are trained on "
+        "the labels of the previous round, and label again.",
     ),
     Study(
         "recall_weight",
@@ -319,7 +321,8 @@ STUDIES = (
         _recall_weight,
         bounds=_bounds,
         plots=(Plot("rank1"), Plot("label_f")),
-        reading="Not in the paper. The threshold is the best on the validation images by F-beta: recall is so many times as "
+        reading="Not in the paper. The threshold is the best on the validation images by F-beta: recall "
+        "is that many times as "
         "important as precision; 1 is pairwise F.",
     ),
     Study(
@@ -331,9 +334,12 @@ STUDIES = (
         _mistakes,
         bounds=_bounds,
         plots=(Plot("rank1"),),
-        reading="Not in the paper. Labels are corrected by the true identities before the network is trained on them. Without "
-        "splits: groups that are mostly one identity become one, with the other images in them. Without mixtures: every "
-        "group is divided by identity. Without either: true identities for all images that had a label, in a classifier of "
+        reading="Not in the paper. Labels are corrected by the true identities before the network is "
+        "trained on them. Without "
+        "splits: groups that are mostly one identity become one, with the other images in them. "
+        "Without mixtures: every "
+        "group is divided by identity. Without either: true identities for all images that had a "
+        "label, in a classifier of "
         "their own.",
     ),
     Study(
@@ -345,7 +351,8 @@ STUDIES = (
         _committee,
         paper=COMMITTEE,
         plots=(Plot("rank1"),),
-        reading="The ensemble is of the best by their own rank-1, as in the paper; that choice saw the test. Where "
+        reading="The ensemble is of the best by their own rank-1, as in the paper; that choice saw the "
+        "test. Where "
         "fewer networks are there it is of all.",
     ),
 )

@@ -6,7 +6,7 @@ from cdp_lab.study.design import Paper
 
 
 def _paper(source: str, table: str, note: str = "", words: int = 1) -> Paper:
-    """A table of the paper from its lines: a header, then rows, cells divided by `|`."""
+    """Return a table of the paper from its lines: a header, then rows, cells divided by `|`."""
     header, *rows = (tuple(cell.strip() for cell in line.split("|")) for line in table.strip().splitlines())
     return Paper(source, header, tuple(rows), note, words)
 
@@ -31,18 +31,18 @@ COMMITTEE_SIZE = _paper("Table ablation, voting", """
     """)
 
 MEDIATOR_INPUTS = _paper("Table ablation, mediator", """
-    inputs                                 | accepted pairs | pair recall | pair precision | pairwise recall | pairwise precision
-    relationship                           | 1.4M           | 0.318       | 0.975          | 0.825           | 0.822
-    relationship + affinity                | 2.5M           | 0.561       | 0.982          | 0.832           | 0.888
-    relationship + affinity + distribution | 2.4M           | 0.527       | 0.983          | 0.825           | 0.912
+    inputs | accepted pairs | pair recall | pair precision | pairwise recall | pairwise precision
+    relationship | 1.4M | 0.318 | 0.975 | 0.825 | 0.822
+    relationship + affinity | 2.5M | 0.561 | 0.982 | 0.832 | 0.888
+    relationship + affinity + distribution | 2.4M | 0.527 | 0.983 | 0.825 | 0.912
     """, "Eight members.")
 
 HETEROGENEITY = _paper("Table heterogeneity", """
-    committee               | by       | accepted pairs | pair recall | pair precision | pairwise recall | pairwise precision
-    one architecture        | vote     | 1.93M          | 0.368       | 0.648          | 0.746           | 0.681
-    one architecture        | mediator | 2.46M          | 0.508       | 0.853          | 0.798           | 0.831
-    different architectures | vote     | 1.41M          | 0.313       | 0.979          | 0.807           | 0.876
-    different architectures | mediator | 2.54M          | 0.527       | 0.983          | 0.825           | 0.912
+    committee | by | accepted pairs | pair recall | pair precision | pairwise recall | pairwise precision
+    one architecture | vote | 1.93M | 0.368 | 0.648 | 0.746 | 0.681
+    one architecture | mediator | 2.46M | 0.508 | 0.853 | 0.798 | 0.831
+    different architectures | vote | 1.41M | 0.313 | 0.979 | 0.807 | 0.876
+    different architectures | mediator | 2.54M | 0.527 | 0.983 | 0.825 | 0.912
     """, "One architecture: eight ResNet50 trained with different data orders.", words=2)
 
 MEDIATOR_WEIGHTS = _paper("Fig. weights", """
@@ -60,7 +60,8 @@ RATIO = _paper("Fig. curves, and the numbers in the text", """
     2     | all labels   | 71.5            | 84.07
     10    | mediator     | 78.18           | 90.64
     10    | all labels   | 78.52           | 89.40
-    """, "The curves of clustering, which lies far below, and of voting, which lies below the mediator, are printed "
+    """, "The curves of clustering, which lies far below, and of voting, which lies below the "
+        "mediator, are printed "
        "without numbers.", words=2)
 
 BASE = _paper("Table varybase", """

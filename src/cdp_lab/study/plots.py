@@ -39,7 +39,7 @@ def draw_plot(results: Mapping[str, Any], plot: Mapping[str, Any]) -> Html | Non
 
 
 def _short(name: str) -> str:
-    """A name that leaves room for the figure next to it; of a long sum only the last part is kept."""
+    """Return a name that leaves room for the figure next to it; of a long sum only the last part is kept."""
     if len(name) <= _LONGEST:
         return name
     return f"… + {name.rpartition(' + ')[2]}" if " + " in name else f"{name[: _LONGEST - 1]}…"
@@ -100,7 +100,7 @@ def _lines(column: Mapping[str, Any], rows: Sequence[Mapping[str, Any]], axis: s
 
 
 def _step(span: float) -> float:
-    """A round distance of rules, four to eight of them."""
+    """Return a round distance of rules, four to eight of them."""
     rough = (span or 0.1) / 5
     power = 10.0 ** math.floor(math.log10(rough))
     return next(power * base for base in (1, 2, 5, 10) if power * base >= rough - 1e-12)

@@ -1,4 +1,4 @@
-"""Rows of a study: figures per seed, mean and spread, which differences are significant; and rows as words."""
+"""Rows of a study: figures per seed, mean and spread, significant differences, and text."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def results_of(
     measured: Sequence[tuple[str, int, Sequence[Measure]]],
     extra: Mapping[str, Any],
 ) -> dict[str, Any]:
-    """The part of results.json that tables and plots are made from: plain values.
+    """Return the part of results.json that tables and plots are made from: plain values.
 
     Args:
         recipe: what the variants started from.
@@ -115,7 +115,7 @@ def _number(cell: str) -> float:
 
 
 def _compare(study: Study, columns: Sequence[Column], table: SeedTable) -> dict[Cells, str]:
-    """A verdict per row, within its group; bounds are not compared."""
+    """Return a verdict per row, within its group; bounds are not compared."""
     better = next((column.better for column in columns if column.key == study.main), "")
     compared = dict.fromkeys(table, UNKNOWN)
     groups: dict[Cells, list[Cells]] = {}
@@ -129,7 +129,7 @@ def _compare(study: Study, columns: Sequence[Column], table: SeedTable) -> dict[
 
 
 def _fits(study: Study, table: SeedTable) -> list[dict[str, Any]]:
-    """How each column grows with the number in the last cell, seed by seed."""
+    """Return how each column grows with the number in the last cell, seed by seed."""
     fits = []
     for group in dict.fromkeys(cells[:-1] for cells in table):
         rows = [cells for cells in table if cells[:-1] == group]
@@ -190,9 +190,10 @@ def summarize(values: Values) -> tuple[float | None, float | None]:
 
 
 def is_significant(one: Values, other: Values) -> bool:
-    """Whether the means differ by more than sqrt(sd1² + sd2²), the standard deviation of such a difference.
+    """Test whether means differ by more than sqrt(sd1² + sd2²), the deviation of the difference.
 
-    A rule of thumb, not a test: with few seeds a difference that passes is a hint, and one that does not is not called any.
+    A rule of thumb, not a test: with few seeds a difference that passes is a hint, and one that does not is
+    not called any.
     """
     (mean, sd), (other_mean, other_sd) = summarize(one), summarize(other)
     if mean is None or other_mean is None or sd is None or other_sd is None:
@@ -201,7 +202,7 @@ def is_significant(one: Values, other: Values) -> bool:
 
 
 def verdicts(rows: Sequence[Values], better: str = "high") -> list[str]:
-    """For every row: the best, no significant difference from it, or behind it; nothing without a standard deviation."""
+    """Mark each row: best, not significantly different, or behind; nothing without a spread."""
     sign = -1 if better == "low" else 1
     means = {
         number: sign * mean for number, row in enumerate(rows) if (mean := summarize(row)[0]) is not None
@@ -221,7 +222,7 @@ def verdicts(rows: Sequence[Values], better: str = "high") -> list[str]:
 
 
 def exponent(sizes: Sequence[float], values: Sequence[float]) -> float | None:
-    """The slope of log(value) over log(size), by least squares: 1 = grows in proportion."""
+    """Return the slope of log(value) over log(size), by least squares: 1 = grows in proportion."""
     points = [(math.log(n), math.log(v)) for n, v in zip(sizes, values, strict=True) if n > 0 and v > 0]
     if len({x for x, _ in points}) < 2:
         return None

@@ -42,7 +42,7 @@ def tpr_key(fpr: float) -> str:
 
 
 def label_results(folder: Path) -> Results:
-    """All figures of the labels of a run."""
+    """Return all figures of the labels of a run."""
     results: Results = read_json(folder / "labels" / "metrics.json", Results)
     return results
 
@@ -67,7 +67,7 @@ def label_figures(folder: Path) -> Figures:
 
 
 def one_row_of_labels(*cells: str) -> Callable[[Finished], list[Measure]]:
-    """A reader whose one row is about the labels."""
+    """Return a reader whose one row is about the labels."""
 
     def read(run: Finished) -> list[Measure]:
         return [Measure(cells, label_figures(run.folder))]

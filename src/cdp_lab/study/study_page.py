@@ -34,21 +34,22 @@ REMARKS = "remarks.md"
 """Remarks on a study's figures, in Markdown, next to its results.json; never written by cdp."""
 
 RULE = (
-    "Figures are mean ± standard deviation over seeds. Rows are compared by one column: *best* is the best mean; "
-    f"*{SAME}* means that a row's mean differs from it by no more than √(sd₁² + sd₂²); all other rows are *behind*. "
-    "With so few seeds this is a rule of thumb, not a test."
+    "Figures are mean ± standard deviation over seeds. Rows are compared by one column: *best* is the best "
+    f"mean; *{SAME}* means that a row's mean differs from it by no more than √(sd₁² + sd₂²); all other rows "
+    "are *behind*. With so few seeds this is a rule of thumb, not a test."
 )
 OTHER_IMAGES = (
-    "The paper measured millions of faces that are no longer public; these are the same studies on other images. "
-    "Numbers compare within a table, not across: what can be the same is which way they go."
+    "The paper measured millions of faces that are no longer public; these are the same studies on other "
+    "images. Numbers compare within a table, not across: what can be the same is which way they go."
 )
 _RENAMED = (
+    ("cdp study ", "cdp-lab study "),
     ("--consensus.lessons", "--consensus.train_on"),
     ("--consensus.folds", "--train.folds"),
     ("--consensus.rounds", "--joint.rounds"),
     ("--joint.soft_", "--consensus.soft_"),
 )
-"""Keys of recipes: as kept results may name them, and as they are called today."""
+"""Commands and keys of recipes: as kept results may name them, and as they are called today."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +57,8 @@ class Chapter:
     """A study with one recipe, on a page.
 
     Attributes:
-        remarks: what somebody has to say about it, in Markdown; a first line `# Title` is its title on the page.
+        remarks: what somebody has to say about it, in Markdown; a first line `# Title` is its title on the
+            page.
         folder: where its results.json and plots are, as the page links to them; empty = no links.
     """
 
@@ -65,13 +67,13 @@ class Chapter:
     folder: str = ""
 
     def titled(self) -> tuple[str, str]:
-        """The title that the remarks give, or none, and the rest of the remarks."""
+        """Return the title that the remarks give, or none, and the rest of the remarks."""
         first, _, rest = self.remarks.partition("\n")
         return (first[2:].strip(), rest.strip()) if first.startswith("# ") else ("", self.remarks)
 
 
 def write_pages(folder: Path, results: Mapping[str, Any]) -> None:
-    """Write `README.md`, `study.html` and one SVG per plot; `remarks.md`, if there is one, goes into README.md."""
+    """Write `README.md`, `study.html` and one SVG per plot; `remarks.md` is included."""
     for name, (_, picture) in plots_of(results).items():
         write_text(folder / f"{name}.svg", standalone_svg(picture))
     markdown = study_markdown([Chapter(results, read_remarks(folder), ".")], RULE)
@@ -81,7 +83,7 @@ def write_pages(folder: Path, results: Mapping[str, Any]) -> None:
 
 
 def read_results(folder: Path) -> dict[str, Any]:
-    """What a study wrote."""
+    """Return what a study wrote."""
     try:
         results = json.loads((folder / "results.json").read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError):
@@ -96,7 +98,7 @@ def read_results(folder: Path) -> dict[str, Any]:
 
 
 def read_remarks(folder: Path) -> str:
-    """The text of `remarks.md`; empty if there is none."""
+    """Return the text of `remarks.md`; empty if there is none."""
     file = folder / REMARKS
     return file.read_text(encoding="utf-8").strip() if file.is_file() else ""
 
@@ -121,7 +123,7 @@ def plots_of(results: Mapping[str, Any]) -> dict[str, tuple[str, Html]]:
 
 
 def study_markdown(chapters: Sequence[Chapter], intro: str = "", level: int = 1) -> str:
-    """One study with one or several recipes: the paper's table, then each of ours with remarks, plots and command.
+    """Render a study: the paper's table, then each recipe's with remarks, plots and command.
 
     Args:
         chapters: of the same study; title, reading and the paper's table are the first one's.
@@ -154,7 +156,7 @@ def comparison_page(chapters: Sequence[Chapter], foreword: str = "") -> str:
     studies: dict[str, list[Chapter]] = {}
     for chapter in chapters:
         studies.setdefault(chapter.results["study"], []).append(chapter)
-    blocks = ["# Results beside the paper's", *([foreword] if foreword else []), OTHER_IMAGES, RULE]
+    blocks = ["# Results and the paper's", *([foreword] if foreword else []), OTHER_IMAGES, RULE]
     blocks += [study_markdown(same, level=2) for same in studies.values()]
     return "\n\n".join(blocks) + "\n"
 
@@ -162,10 +164,9 @@ def comparison_page(chapters: Sequence[Chapter], foreword: str = "") -> str:
 def _facts(results: Mapping[str, Any]) -> str:
     done, runs = results["runs_done"], results["runs"]
     partly = f" {done} of {runs} runs are done; the figures are of these." if done < runs else ""
-    commit = f", commit {results['commit']}" if results.get("commit") else ""
     return (
         f"{counted(len(results['seeds']), 'seed')}, {counted(results['cores'], 'core')}, "
-        f"{seconds(results['seconds'])} of computing, what variants share counted once{commit}.{partly}"
+        f"{seconds(results['seconds'])} of computing, what variants share counted once.{partly}"
     )
 
 
@@ -181,7 +182,7 @@ def _fit_sentence(results: Mapping[str, Any]) -> str:
 
 
 def html_page(results: Mapping[str, Any]) -> str:
-    """The same as one HTML page that needs nothing else, in the looks of a run's report."""
+    """Return the same as one HTML page that needs nothing else, in the looks of a run's report."""
     header, rows = table_of(results)
     paper, fit = results["paper"], _fit_sentence(results)
     versions = [["cdp", results["cdp"]], *map(list, results["versions"].items())]
@@ -231,7 +232,7 @@ def _pictures(results: Mapping[str, Any]) -> Html | None:
 
 
 def command_today(results: Mapping[str, Any]) -> str:
-    """The command that made a study, with renamed keys by their present names."""
+    """Return the command that made a study, with renamed keys by their present names."""
     command = str(results["command"])
     for before, now in _RENAMED:
         command = command.replace(before, now)
@@ -239,7 +240,7 @@ def command_today(results: Mapping[str, Any]) -> str:
 
 
 def standalone_svg(picture: str) -> str:
-    """An SVG of the page as a file of its own, with the style it needs."""
+    """Return an SVG of the page as a file of its own, with the style it needs."""
     style = element("style", Html(f"{style_sheet()}svg{{max-width:none;background:#fff}}"))
     opened = picture.replace("<svg", '<svg xmlns="http://www.w3.org/2000/svg"', 1)
     before, bracket, rest = opened.partition(">")

@@ -15,7 +15,7 @@ from cdp.collection.corrections import append_corrections, different, named, rej
 from cdp.collection.creation import create_collection
 from cdp.collection.extension import extend
 from cdp.collection.image_root import find_image_root
-from cdp.collection.questions import KINDS, questions_left, rank_questions
+from cdp.collection.questions import KINDS, rank_questions
 from cdp.collection.regrouping import regroup
 from cdp.collection.retraining import retrain
 from cdp.collection.scored_files import read_scored_pairs as read_stored
@@ -32,7 +32,7 @@ from cdp.storage.files import locked
 from cdp.types import Labels, Status
 from cdp.types.constraints import said_of_pairs
 
-SETTINGS = ConsensusSettings.of(k=8)
+SETTINGS = ConsensusSettings.of(k=8, mediator="trees")
 
 
 @pytest.fixture(scope="module")
@@ -393,5 +393,5 @@ def test_questions_are_about_what_is_wrong_and_end(halves, faces):
         append_corrections(rough.folder, [(same if truth[one] == truth[other] else different)(one, other)])
         rough, _ = regroup(rough)
     assert pairwise_f(rough, truth) > max(0.95, start)
-    assert questions_left(found, rough.identity) >= 0
+    assert found.n_worth_asking == (found.value >= 0.5).sum()
     assert set(found.kind.tolist()) <= set(range(len(KINDS)))

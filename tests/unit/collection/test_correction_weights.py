@@ -27,11 +27,11 @@ def test_what_follows_from_corrections_is_said_of_pairs():
 def test_confirmed_pairs_are_training_pairs_unless_they_weigh_nothing():
     pairs, unknown = Pairs(ALL, 7), np.full(7, -1)
     constraints = Constraints(7, np.array([[0, 1]]), np.array([[1, 2]]))
-    known = label_pairs(pairs, unknown, disjoint=True, seed=0, constraints=constraints, weight=5.0)
+    known = label_pairs(pairs, unknown, seed=0, constraints=constraints, weight=5.0)
     assert ALL[known.is_training].tolist() == [[0, 1], [0, 2], [1, 2]]
     assert known.same[known.is_training].tolist() == [True, False, False]
     np.testing.assert_array_equal(known.confirmed, np.flatnonzero(known.is_training))
-    nothing = label_pairs(pairs, unknown, disjoint=True, seed=0, constraints=constraints, weight=0.0)
+    nothing = label_pairs(pairs, unknown, seed=0, constraints=constraints, weight=0.0)
     assert not nothing.is_training.any()
 
 

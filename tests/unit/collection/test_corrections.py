@@ -52,7 +52,8 @@ def test_half_a_line_of_a_killed_writer_is_not_read_and_written_over(tmp_path):
     append_corrections(tmp_path, [same(3, 7)])
     with (tmp_path / JOURNAL).open("ab") as file:
         file.write(b'{"kind":"reject","ima')
-    assert len(read_corrections(tmp_path)) == 1
+    with pytest.warns(UserWarning, match=r"corrections\.jsonl: the last line was cut off"):
+        assert len(read_corrections(tmp_path)) == 1
     assert append_corrections(tmp_path, [rejected(5)]) == [1]
     assert [one.kind for one in read_corrections(tmp_path)] == ["same", "reject"]
     lines = (tmp_path / JOURNAL).read_text().splitlines()

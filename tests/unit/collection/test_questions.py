@@ -56,3 +56,8 @@ def test_a_lone_image_is_held_against_groups_that_nothing_ties_it_to():
     found = ask(pairs, [0, 0, 1, 1, 1, -1], must=[[0, 1], [2, 3], [3, 4]])
     assert asked(found) == [(2, 5), (0, 5)]
     assert not len(ask(pairs, [0, 0, 1, 1, 1, -1], must=[[0, 1], [2, 3], [3, 4]], cannot=[[0, 5], [2, 5]]))
+
+
+def test_a_collection_without_groups_can_be_asked_about():
+    assert not len(ask([], [-1, -1, -1]))
+    ask([(0, 1, 0.2)], [-1, -1, -1])

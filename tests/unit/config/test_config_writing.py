@@ -29,7 +29,7 @@ def test_every_key_is_written_with_its_help():
             assert one.help.split(".")[0][:60] in text
     assert all(len(line) <= 100 for line in lines)
     assert "# A probability" not in text
-    assert "# Maximum number of images per identity. (2 or more)\nmax_cluster_size = 600\n" in text
+    assert '# more, or auto)\nmax_cluster_size = "auto"\n' in text
     assert recipe_from(tomllib.loads(text)) == RunRecipe()
 
 

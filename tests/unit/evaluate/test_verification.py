@@ -212,8 +212,8 @@ def test_bad_pairs():
     with refuses("verification-identities-contradict", pair=0, count=1, identities=(5, 6)) as caught:
         score_pairs(embeddings, [[0, 1], [1, 2]], [1, 0], identities=[5, 6, 7, 8])
     assert str(caught.value) == (
-        "Verification: pair 0 (counted from 0; 1 such) is listed as same, but the identities of its images are 5 and 6; "
-        "one of the two files is wrong."
+        "Verification: pair 0 (counted from 0) is listed as same, but its identities are 5 and 6 (1 in all); "
+        "correct one of the two files."
     )
     with refuses("verification-one-sided"):
         score_pairs(embeddings, [[0, 1]], [1])

@@ -2,6 +2,7 @@
 
 import csv
 import json
+from contextlib import nullcontext
 
 import numpy as np
 import pytest
@@ -15,9 +16,11 @@ from tests.onnx_builders import constant_detector, marker_detector
 from tests.refusals import refuses
 
 from cdp.data.manifests import read_manifest
+from cdp.faces.align_log import open_log
 from cdp.faces.align_photos import align_faces
 from cdp.faces.align_settings import AlignSettings
 from cdp.faces.alignment import TEMPLATE
+from cdp.faces.face import Face
 from cdp.types.manifest import Manifest
 from cdp_lab.drawn_faces import FaceSettings, draw_faces
 
@@ -178,6 +181,27 @@ def test_threads_do_not_matter(tmp_path, photos):
     assert one == other
 
 
+@pytest.mark.parametrize(
+    "damage", [b"7\n", b"[0, [1]]\n", b'["a", []]\n', b"\xff\n", b"\0" * 9, b"[0, [[0, [1], null, 1, 2]]]\n"]
+)
+def test_a_damaged_log_or_a_lost_crop_makes_a_block_again(tmp_path, damage):
+    box, points = (1.0, 2.0, 30.0, 40.0), np.arange(10.0).reshape(5, 2)
+    log = open_log(tmp_path / "work", "key")
+    faces = [Face(0, box, points, 0.9, 29.0, 5.0, 0.1, reason="small"), Face(1, reason="none")]
+    log.append(0, faces)
+    log.append(16, [Face(16, box, points, 0.9, 29.0, 5.0, 0.1, path="crops/a.png")])
+    with (tmp_path / "work" / "done.jsonl").open("ab") as file:
+        file.write(damage)
+    cut_off = pytest.warns(UserWarning, match=r"done\.jsonl: the last line was cut off")
+    with nullcontext() if damage.endswith(b"\n") else cut_off:
+        found = open_log(tmp_path / "work", "key")
+    assert list(found.done) == [0], "the crop of the other block is gone"
+    assert repr(found.done[0]) == repr(faces)
+    assert list(open_log(tmp_path / "work", "key").done) == [0]
+    (tmp_path / "work" / "key.txt").write_bytes(b"\xff")
+    assert not open_log(tmp_path / "work", "key").done
+
+
 @pytest.mark.parametrize("cut", [0, 7])
 def test_a_killed_alignment_goes_on_where_it_was(tmp_path, photos, monkeypatch, cut):
     """The last line of the log may be cut off too; then its block is made again, and nothing else."""
@@ -197,13 +221,15 @@ def test_a_killed_alignment_goes_on_where_it_was(tmp_path, photos, monkeypatch, 
     log = tmp_path / ".faces.aligning" / "done.jsonl"
     log.write_bytes(log.read_bytes()[: -cut or None])
     done.clear()
-    again = align_faces(
-        photos,
-        detector,
-        tmp_path / "faces",
-        AlignSettings(),
-        progress=lambda _, count, __: done.append(count),
-    )
+    cut_off = pytest.warns(UserWarning, match=r"done\.jsonl: the last line was cut off")
+    with cut_off if cut else nullcontext():
+        again = align_faces(
+            photos,
+            detector,
+            tmp_path / "faces",
+            AlignSettings(),
+            progress=lambda _, count, __: done.append(count),
+        )
     assert done == ([4, 6] if cut else [6])
     assert not log.parent.exists()
     assert again.manifest.locations == whole.manifest.locations

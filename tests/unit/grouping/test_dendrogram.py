@@ -97,7 +97,7 @@ def test_under_constraints_a_cut_is_a_fresh_linkage_too(graph, one, other, max_c
 @given(graphs(), st.sampled_from([0.2, 0.45]))
 def test_groups_from_a_dendrogram_are_groups_from_the_pairs(graph, threshold):
     settings = ConsensusSettings.of(k=5)
-    dendrogram = build_dendrogram(graph, 5, 0.1, settings.max_cluster_size)
+    dendrogram = build_dendrogram(graph, 5, 0.1, settings.most_images)
     fresh = group(graph, settings, threshold)
     assert same(group(graph, settings, threshold, dendrogram=dendrogram), fresh)
     free = Constraints(graph.n_images, must=np.array([[0, 1]]))

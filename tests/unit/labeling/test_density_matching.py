@@ -17,7 +17,7 @@ from cdp.runtime.runtime import Runtime
 from cdp.scoring.settings import ConsensusSettings
 from cdp.types import ConsensusGraph
 
-SETTINGS = ConsensusSettings.of(k=6)
+SETTINGS = ConsensusSettings.of(k=6, mediator="trees")
 
 
 @given(st.lists(st.integers(1, 9), min_size=1, max_size=6), st.floats(0, 0.999), st.integers(0, 5))

@@ -1,3 +1,4 @@
+import inspect
 import pickle
 
 import numpy as np
@@ -31,7 +32,7 @@ def test_finds_identities(split, model):
 
 @pytest.mark.slow
 def test_the_default_preset_tunes_and_is_better_than_the_paper(large_split):
-    best = CDP(k=10).fit(large_split.labeled)
+    best = CDP(k=10, mediator="trees").fit(large_split.labeled)
     labels = best.predict(large_split.unlabeled)
     assert best.labeling_.tuning.chosen == best.labeling_.threshold
     assert best.labeling_.notes == ()
@@ -295,7 +296,7 @@ def test_fit_predict_learns_from_the_known_and_labels_all(large_split):
         [large_split.labeled, Views(large_split.unlabeled.base, large_split.unlabeled.committee)]
     )
     known = views.identities >= 0
-    model = CDP(k=10)
+    model = CDP(k=10, mediator="trees")
     labels = model.fit_predict(views)
     np.testing.assert_array_equal(model.labels_, labels)
     assert labels.shape == (views.n_images,)
@@ -314,7 +315,7 @@ def test_fit_predict_learns_from_the_known_and_labels_all(large_split):
     # The same with y of its own, by name.
     names = np.array([f"id{number:03d}" if number >= 0 else None for number in views.identities], object)
     blind = Views(views.base, views.committee)
-    np.testing.assert_array_equal(CDP(k=10).fit_predict(blind, names), labels)
+    np.testing.assert_array_equal(CDP(k=10, mediator="trees").fit_predict(blind, names), labels)
 
 
 def test_fit_predict_of_a_vote_chooses_its_bar_on_all_known_images(large_split):
@@ -440,7 +441,6 @@ def test_unknown_identities_are_minus_one_none_or_nan(split, unknown):
 
 
 def test_the_signature_is_written_out_and_names_every_setting():
-    import inspect
 
     from cdp.runtime.settings import RuntimeSettings
     from cdp.scoring.settings import ConsensusSettings
@@ -450,7 +450,7 @@ def test_the_signature_is_written_out_and_names_every_setting():
     named = [name for name in inspect.signature(CDP).parameters if name not in ("seed", "verbose")]
     assert sorted(named) == sorted(known)
     for name in (*named, "seed", "verbose"):
-        assert f"        {name}: " in CDP.__doc__
+        assert f"    {name}: " in (inspect.getdoc(CDP) or "")
 
 
 def test_it_can_be_shown_in_a_notebook():

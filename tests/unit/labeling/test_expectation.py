@@ -47,14 +47,30 @@ def test_counts_are_those_of_pairs(rows):
 
 
 @given(SOME)
-def test_with_known_people_among_the_unknown_images_only_known_partners_count(rows):
+def test_with_labeled_people_among_the_unlabeled_images_impostors_are_extrapolated(rows):
     given_labels, identities = np.array(rows).T
     labels = Labels.from_array(given_labels)
-    known = identities >= 0
+    known = np.flatnonzero(identities >= 0)
+    n_unlabeled = int((identities < 0).sum())
     found = count_by_identity(labels, identities.astype(np.int64), disjoint=False).sum(axis=0)
-    if known.any():
-        alone = by_hand(labels.labels[known], identities[known])
-        np.testing.assert_allclose(found, alone)
+    in_groups = 0.0
+    for image in known:
+        if labels.labels[image] < 0:
+            continue
+        mates = [
+            one for one in range(len(rows)) if one != image and labels.labels[one] == labels.labels[image]
+        ]
+        own = sum(identities[one] == identities[image] for one in mates)
+        impostors = sum(identities[one] >= 0 for one in mates) - own
+        unlabeled = sum(identities[one] < 0 for one in mates)
+        wrong = min(unlabeled, impostors * n_unlabeled / max(1, len(known) - 1))
+        share = own / (own + unlabeled - wrong) if own else 1.0
+        in_groups += own + (impostors + wrong) * share
+    if len(known):
+        assert found[1] == pytest.approx(in_groups)
+        assert found[[0, 2, 3, 4]] == pytest.approx(
+            by_hand(labels.labels[known], identities[known])[[0, 2, 3, 4]]
+        )
 
 
 @given(SOME, st.integers(1, 5), st.integers(0, 99))
@@ -90,7 +106,9 @@ def test_ties_are_means_over_the_pairs_a_graph_can_hold(rows, k, seed):
 
 @pytest.mark.whole_training
 def test_expectation_and_confidence_hold_on_images_nobody_looked_at(large_split):
-    labeling = label(large_split.unlabeled, ConsensusSettings.of(k=10), labeled=[large_split.labeled])
+    labeling = label(
+        large_split.unlabeled, ConsensusSettings.of(k=10, mediator="trees"), labeled=[large_split.labeled]
+    )
     truth, found = large_split.unlabeled.identities, labeling.labels.labels
     same = (truth[:, None] == truth) & ~np.eye(len(truth), dtype=bool)
     together = (found[:, None] == found) & (found >= 0)[:, None] & ~np.eye(len(truth), dtype=bool)
@@ -116,8 +134,10 @@ def test_expectation_and_confidence_hold_on_images_nobody_looked_at(large_split)
 @pytest.mark.slow
 def test_a_precision_is_kept_or_a_note_says_that_it_cannot_be(large_split):
     parts = {"labeled": [large_split.labeled]}
-    free = label(large_split.unlabeled, ConsensusSettings.of(k=10), **parts)
-    promised = label(large_split.unlabeled, ConsensusSettings.of(k=10, min_precision=0.99), **parts)
+    free = label(large_split.unlabeled, ConsensusSettings.of(k=10, mediator="trees"), **parts)
+    promised = label(
+        large_split.unlabeled, ConsensusSettings.of(k=10, mediator="trees", min_precision=0.99), **parts
+    )
     assert promised.expected.precision.value >= 0.99
     assert promised.expected.recall.value <= free.expected.recall.value
     assert promised.tuning.min_precision == 0.99

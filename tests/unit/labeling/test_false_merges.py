@@ -5,7 +5,16 @@ import pytest
 from sklearn.datasets import make_blobs
 from sklearn.metrics import adjusted_rand_score
 
-from cdp.labeling.false_merges import _Drawn, _mutual_neighbors, _pairs_between, _Scale, find_merge_threshold
+from cdp.grouping.exact_linkage import link_exactly
+from cdp.labeling.false_merges import (
+    LinkedImages,
+    _pairs_between,
+    _Scale,
+    _Tree,
+    find_merge_threshold,
+)
+from cdp.labeling.unsupervised_threshold import _mutual_neighbors
+from cdp.runtime.runtime import Runtime
 
 
 def faces(sizes, *, noise=0.55, dimensions=128, seed=0):
@@ -17,10 +26,26 @@ def faces(sizes, *, noise=0.55, dimensions=128, seed=0):
     return vectors / np.linalg.norm(vectors, axis=1, keepdims=True), people
 
 
-def groups(vectors, **more):
-    similarity = vectors @ vectors.T
-    found = find_merge_threshold(similarity, 1.0, **more)
-    return np.arange(len(vectors)) if found is None else _Drawn.of(similarity).tree.cut(found.at)
+def linked(vectors, scale=1.0, offset=0.0):
+    """Images under average linkage; similarity = offset + scale * cosine."""
+    vectors = (np.sqrt(scale) * vectors).astype(np.float32)
+    similarity = offset + vectors @ vectors.T
+    ids = np.stack(np.triu_indices(len(vectors), 1), axis=1).astype(np.int32)
+    scores = similarity[tuple(ids.T)]
+    lowest = offset - 0.2 * scale
+    merges = link_exactly(ids, vectors, offset, lowest, runtime=Runtime())
+
+    def of_some(rows):
+        return similarity[np.ix_(rows, rows)]
+
+    first = _mutual_neighbors(ids, scores, len(vectors))
+    return LinkedImages(len(vectors), merges, first, of_some, scale + offset, lowest)
+
+
+def groups(vectors):
+    images = linked(vectors)
+    found = find_merge_threshold(images)
+    return np.arange(len(vectors)) if found is None else _Tree.of(images).cut(found.at)
 
 
 ALBUMS = {
@@ -57,23 +82,23 @@ def test_blobs(dimensions, n_centers):
 
 
 def test_more_images_raise_the_threshold():
-    vectors, _ = faces([3] * 60 + [1] * 100, noise=0.8)
-    few, many = (find_merge_threshold(vectors @ vectors.T, 1.0, n).threshold for n in (None, 200_000))
+    few, many = (
+        find_merge_threshold(linked(faces([3] * 60 + [1] * n, noise=0.8)[0])).threshold for n in (0, 1500)
+    )
     assert many > few
 
 
 def test_the_threshold_follows_the_unit_of_the_similarities():
     vectors, _ = faces([4] * 30 + [1] * 50)
-    plain = find_merge_threshold(vectors @ vectors.T, 1.0)
-    scaled = find_merge_threshold(7 * (vectors @ vectors.T) + 3, 10.0)
+    plain, scaled = find_merge_threshold(linked(vectors)), find_merge_threshold(linked(vectors, 7, 3))
     assert scaled.threshold == pytest.approx(7 * plain.threshold + 3, rel=1e-3)
     assert scaled.at == plain.at
 
 
 def test_expected_precision_is_near_the_truth():
     vectors, people = faces([4] * 60 + [1] * 150, noise=0.75)
-    found = find_merge_threshold(vectors @ vectors.T, 1.0)
-    labels = _Drawn.of(vectors @ vectors.T).tree.cut(found.at)
+    found = find_merge_threshold(linked(vectors))
+    labels = _Tree.of(linked(vectors)).cut(found.at)
     same_group = np.triu(labels[:, None] == labels[None, :], 1)
     same_person = people[:, None] == people[None, :]
     assert found.precision[found.at] == pytest.approx(same_person[same_group].mean(), abs=0.05)
@@ -82,7 +107,7 @@ def test_expected_precision_is_near_the_truth():
 
 def test_counts_of_groups_equal_a_walk_over_the_merges():
     vectors, _ = faces([6, 3, 2, 1, 1])
-    tree = _Drawn.of(vectors @ vectors.T).tree
+    tree = _Tree.of(linked(vectors))
     for at in range(len(tree.height)):
         sizes = np.bincount(tree.cut(at - 1))
         assert tree.groups[at].sum() == len(sizes)
@@ -101,14 +126,18 @@ def test_pairs_between_groups_weigh_the_same_for_every_two_groups():
 
 def test_mutual_neighbors_are_the_first_groups():
     similarity = np.array([[0, 9, 1, 2], [9, 0, 8, 1], [1, 8, 0, 3], [2, 1, 3, 0]], float)
-    assert _mutual_neighbors(similarity).tolist() == [0, 0, 1, 2]
+    ids = np.stack(np.triu_indices(4, 1), axis=1).astype(np.int32)
+    assert _mutual_neighbors(ids, similarity[tuple(ids.T)], 4).tolist() == [0, 0, 1, 2]
 
 
-def test_z_is_plain_where_there_are_many_spreads_and_can_be_undone():
+def test_z_is_the_logarithm_of_the_distance_and_can_be_undone():
     between = _pairs_between(np.random.default_rng(0).normal(0, 0.09, (200, 200)), np.arange(200))
-    scale = _Scale.of(between, 0.0, 1.0)
-    assert scale.z(np.array(0.45)) == pytest.approx((0.45 - scale.center) / scale.spread, rel=0.06)
-    narrow = _Scale.of(between, 0.0, 0.15)
+    scale = _Scale.of(between, 1.0)
+    assert scale.highest == pytest.approx((1 - scale.center) / scale.spread)
+    half = (1 + scale.center) / 2
+    assert scale.z(np.array(half)) == pytest.approx(scale.highest * np.log(2))
+    assert scale.z(np.array(scale.center - scale.spread)) == pytest.approx(-1)
+    narrow = _Scale.of(between, 0.15)
     assert narrow.z(np.array(0.149)) > 3
     for one in (scale, narrow):
         for value in (-0.2, 0.0, 0.1, 0.14):
@@ -116,4 +145,4 @@ def test_z_is_plain_where_there_are_many_spreads_and_can_be_undone():
 
 
 def test_too_few_images_are_not_merged():
-    assert find_merge_threshold(np.eye(2), 1.0) is None
+    assert find_merge_threshold(linked(np.eye(2))) is None

@@ -32,7 +32,9 @@ def assert_no_group_of_one(labels):
     assert labels.sizes.min(initial=2) >= 2
 
 
-@pytest.mark.parametrize("given", [{}, {"grouping": "components", "mediator": "mlp"}, {"mediator": "vote"}])
+@pytest.mark.parametrize(
+    "given", [{"mediator": "trees"}, {"grouping": "components", "mediator": "mlp"}, {"mediator": "vote"}]
+)
 def test_validation_views_are_put_among_the_unlabeled_images_and_left_out_of_the_result(
     large_split, validation, given
 ):

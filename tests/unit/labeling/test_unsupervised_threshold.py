@@ -8,12 +8,9 @@ from tests import reference
 from tests.refusals import refuses
 from tests.unit.scoring.test_zscore import make_views
 
-from cdp import CDP, Labels, Views, measure_labels
-from cdp.evaluate.label_figures import measure_agreement
-from cdp.knn.search import knn_graph
-from cdp.labeling import unsupervised_threshold
+from cdp import CDP, Views, measure_labels
 from cdp.labeling.pipeline import label
-from cdp.labeling.unsupervised_threshold import describe_estimate, sample_neighborhoods
+from cdp.labeling.unsupervised_threshold import describe_estimate
 from cdp.runtime.runtime import Runtime
 from cdp.runtime.settings import RuntimeSettings
 from cdp.scoring.settings import ConsensusSettings
@@ -39,17 +36,6 @@ def labeling(views):
     return label(hide(views), SETTINGS)
 
 
-def test_agreement_of_groupings_equals_the_equation():
-    generator = np.random.default_rng(0)
-    for size in (2, 5, 30):
-        first, second = (Labels.from_array(generator.integers(-1, max(2, size // 3), size)) for _ in range(2))
-        expected = reference.agreement_of_groupings(first.labels, second.labels)
-        assert measure_agreement(first, second) == pytest.approx(expected)
-        assert measure_agreement(second, first) == pytest.approx(expected)
-    with refuses("measured-labels-differ", found=(30, 2)):
-        measure_agreement(first, Labels.from_array(np.array([0, 0])))
-
-
 def test_within_three_points_of_the_best_threshold(views, labeling):
     best = max(
         pairwise_f(label(hide(views), replace(SETTINGS, mediator="similarity", threshold=threshold)), views)
@@ -68,12 +54,9 @@ def clear():
     return Views(vectors.astype(np.float32), identities=people)
 
 
-def test_models_that_separate_well_and_badly_are_told_apart(clear, labeling):
-    found = label(hide(clear), SETTINGS)
-    assert pairwise_f(found, clear) > 0.99
-    assert found.estimate.agreement is None
-    assert labeling.estimate.agreement is not None
-    assert "The models separate badly; two halves of them make the same groups" in labeling.notes[0]
+def test_models_that_separate_well_and_badly(clear, views, labeling):
+    assert pairwise_f(label(hide(clear), SETTINGS), clear) > 0.99
+    assert pairwise_f(labeling, views) > 0.7
 
 
 def test_the_note_and_the_record_say_how_sure_that_is(clear):
@@ -124,8 +107,9 @@ def test_of_many_images_the_threshold_is_read_off_all_pairs(many):
     one, four = (label(hide(many), SETTINGS, runtime=Runtime(RuntimeSettings(threads=n))) for n in (1, 4))
     assert one.estimate == four.estimate
     found = one.estimate
+    next_above = min(point.threshold for point in found.curve if point.threshold > found.chosen)
     assert found.precision == pytest.approx(
-        min(found.curve, key=lambda point: abs(point.threshold - found.chosen)).precision, abs=0.05
+        next(point.precision for point in found.curve if point.threshold == next_above), abs=0.05
     )
     best = max(
         pairwise_f(label(hide(many), replace(SETTINGS, mediator="similarity", threshold=threshold)), many)
@@ -202,33 +186,3 @@ def test_a_collection_is_regrouped_at_any_z_score(views, tmp_path):
         expected = label(hide(views), settings).labels
         assert regrouped.state.threshold == threshold
         assert reference.partition(regrouped.identity) == reference.partition(expected.labels)
-
-
-def test_a_sample_holds_whole_neighborhoods_and_as_many_identities_as_all(views):
-    graph = knn_graph(views.base, 8)
-    rows = sample_neighborhoods(graph, 100, center=0.0, seed=0)
-    assert 90 <= len(rows) <= 100
-    assert (np.diff(rows) > 0).all()
-    people = views.identities
-    share = len(np.unique(people[rows])) / len(rows)
-    assert share == pytest.approx(len(np.unique(people)) / len(people), abs=0.12)
-
-
-@pytest.mark.slow
-def test_a_sample_gives_nearly_the_threshold_of_all(many, monkeypatch):
-    whole = label(hide(many), SETTINGS)
-    monkeypatch.setattr(unsupervised_threshold, "SAMPLE", 600)
-    sample = label(hide(many), SETTINGS)
-    assert sample.threshold == pytest.approx(whole.threshold, abs=0.5)
-    assert pairwise_f(sample, many) >= pairwise_f(whole, many) - 0.05
-
-
-def test_images_that_are_not_reliable_do_not_take_part(clear):
-    reliable = np.ones(clear.n_images, np.bool_)
-    assert label(hide(clear), SETTINGS, reliable=reliable).estimate == label(hide(clear), SETTINGS).estimate
-    blurred = np.array(clear.base.vectors)
-    blurred[200:] = blurred[200] + 0.01 * np.random.default_rng(0).normal(size=blurred[200:].shape)
-    spoiled = Views(blurred.astype(np.float32))
-    reliable[200:] = False
-    kept = label(spoiled, SETTINGS, reliable=reliable).estimate
-    assert kept.share_above < label(spoiled, SETTINGS).estimate.share_above / 2

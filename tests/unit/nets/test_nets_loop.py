@@ -67,6 +67,12 @@ def test_stopped_anywhere_and_run_again_gives_the_same_weights(people, quick, tm
         assert losses[0] == losses[1]
 
 
+def test_a_half_written_last_line_of_the_log_is_skipped_with_a_warning(tmp_path):
+    (tmp_path / "log.jsonl").write_text('{"step": 1, "loss": 2.5}\n{"step": 2, "lo')
+    with pytest.warns(UserWarning, match=r"log\.jsonl: the last line was cut off"):
+        assert [line["step"] for line in read_log(tmp_path)] == [1]
+
+
 def test_seeds_make_a_committee_of_one_architecture(people, quick, out):
     folders = train_supervised(people, ["thumb", "thumb:1", "thumb:2"], out, recipe=quick)
     assert [folder.name for folder in folders] == ["thumb", "thumb-1", "thumb-2"]

@@ -23,8 +23,8 @@ from cdp.nets.embedding_checks import odd_embeddings, same_person_share
 from cdp.nets.model_cards import KnownModel
 from cdp.nets.onnx_inputs import InputConventions, InputFacts, find_conventions
 from cdp.nets.onnx_models import open_models, open_onnx_model, prepare_pixels, read_onnx_model
-from cdp.nets.onnx_sessions import hash_file
 from cdp.runtime.runtime import Runtime
+from cdp.storage.array_files import hash_contents
 from cdp.storage.artifacts import read_card
 from cdp.types import Views
 from cdp.types.manifest import Manifest
@@ -125,7 +125,7 @@ def test_an_architecture_is_no_family(tmp_path, name):
 def test_a_published_file_is_known_by_its_hash_whatever_its_name(tmp_path, monkeypatch):
     file = embedder(tmp_path / "w600k_renamed.onnx")
     known = KnownModel("Mine", "BGR", (1.0, 2.0, 3.0), (4.0, 5.0, 6.0), (16, 16))
-    monkeypatch.setattr(onnx_inputs, "KNOWN_MODELS", {hash_file(file): known})
+    monkeypatch.setattr(onnx_inputs, "KNOWN_MODELS", {hash_contents(file): known})
     about = read_onnx_model(file).conventions
     assert (about.color, about.mean, about.std) == (known.color, known.mean, known.std)
     assert set(about.known_from.values()) == {"hash", ""}
@@ -365,6 +365,34 @@ def test_a_killed_run_goes_on(tmp_path, images):
     assert [one.row for one in made.unreadable] == [0]
     fresh = embed_images(images, models, tmp_path / "fresh", **options).views
     assert fresh.base.source.tobytes() == made.views.base.source.tobytes()
+
+
+@pytest.mark.parametrize(
+    ("name", "damage"),
+    [
+        ("done-", b"\xff"),
+        ("done-", b"[99, {}]"),
+        ("done-", b'[3, {"x": "y"}]'),
+        ("base.npy", b"\x93NUMPY"),
+        ("base.npy", b""),
+    ],
+)
+def test_half_done_work_that_was_damaged_is_done_again(tmp_path, images, name, damage):
+    models = open_models([embedder(tmp_path / "arcface.onnx")])
+
+    def stop(step, done, total):
+        if done == 18:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        embed_images(
+            images, models, tmp_path / "views", batch=1, runtime=Runtime.of(threads=1, progress=stop)
+        )
+    (file,) = (tmp_path / ".views.embedding").glob(f"{name}*")
+    file.write_bytes(damage)
+    made = embed_images(images, models, tmp_path / "views", batch=1).views
+    fresh = embed_images(images, models, tmp_path / "fresh", batch=1).views
+    assert fresh.base.source.tobytes() == made.base.source.tobytes()
 
 
 def test_embeddings_that_are_not_finite_are_an_error(tmp_path, images):

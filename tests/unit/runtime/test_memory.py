@@ -127,5 +127,5 @@ def test_a_tiny_address_space_does_not_hang(tmp_path, kilobytes):
         ["bash", "-c", limited], cwd=tmp_path, capture_output=True, text=True, timeout=30, check=False
     )
     assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr.startswith("Error: A process may use ")
+    assert done.stderr.startswith("Error: The address space is limited to ")
     assert done.stderr.count("\n") == 1

@@ -177,15 +177,12 @@ def test_second_order_evidence_is_what_its_definition_says(few):
         np.testing.assert_allclose(found[row], slow_second_order(table, one, other), rtol=1e-4, atol=1e-4)
 
 
-def test_training_pairs_depend_on_whether_known_and_unknown_are_disjoint(few):
+def test_pairs_with_a_labeled_image_are_training_pairs(few):
     pairs = candidate_pairs(knn_graph(few.base, 5))
     identities = np.where(np.arange(few.n_images) % 2, few.identities, -1)
     known = identities[pairs.ids] >= 0
-    complete = label_pairs(pairs, identities, disjoint=True, seed=0)
+    complete = label_pairs(pairs, identities, seed=0)
     np.testing.assert_array_equal(complete.is_training, known.any(axis=1))
-    np.testing.assert_array_equal(
-        label_pairs(pairs, identities, disjoint=False, seed=0).is_training, known.all(axis=1)
-    )
     assert not complete.same[~known.all(axis=1)].any()
     people = {}
     for row, ends in enumerate(pairs.ids):
@@ -233,7 +230,7 @@ def test_with_too_few_labeled_identities_pairs_are_scored_by_similarity(split):
     settings = ConsensusSettings.of(mediator="trees", k=10)
     found = label(split.unlabeled, settings, labeled=[few])
     assert found.settings.mediator == "similarity"
-    assert found.notes[0].endswith("pairs are scored by similarity, as if nobody were labeled.")
+    assert found.notes[0].endswith("pairs are scored by similarity, and groups keep the given identities.")
     model = CDP(mediator="trees", k=10).fit(few)
     np.testing.assert_array_equal(model.predict(split.unlabeled), found.labels.labels)
     # A threshold that is a probability needs a mediator.
@@ -281,7 +278,7 @@ def test_known_people_among_the_unknown_images_are_noticed(split):
     )
     model = CDP(k=10)
     model.fit_predict(views, by_image)
-    assert any("set disjoint = false" in note for note in model.labeling_.notes)
+    assert any("Set disjoint = false" in note for note in model.labeling_.notes)
     model = CDP(k=10, disjoint=False)
     model.fit_predict(views, by_image)
     assert not any("disjoint" in note for note in model.labeling_.notes)

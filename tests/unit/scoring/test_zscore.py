@@ -8,6 +8,7 @@ from cdp import Views
 from cdp.runtime.runtime import Runtime
 from cdp.scoring.zscore import (
     NullStatistics,
+    default_softness,
     measure_null,
     soften,
     z_score_pairs,
@@ -72,13 +73,14 @@ def test_equal_embeddings_have_no_spread_and_are_no_error():
 
 
 def test_doubt_is_a_half_at_the_threshold_and_falls_with_similarity():
-    doubt = soften(np.array([-1e6, 3.3, 4.0, 4.7, 1e6], np.float32), 4.0, 9.0)
+    doubt = soften(np.array([-1e6, 3.3, 4.0, 4.7, 1e6], np.float32), 4.0, 0.7)
     assert doubt.dtype == np.float32
     np.testing.assert_allclose(doubt, [1, 0.7311, 0.5, 0.2689, 0], atol=1e-4)
 
 
 def test_doubt_falls_faster_where_an_image_and_itself_are_hardly_more_similar_than_others():
-    np.testing.assert_allclose(soften(np.array([0.8, 1.0], np.float32), 0.8, 1.2), [0.5, 0.2689], atol=1e-4)
+    assert default_softness(9.0) == 0.7
+    assert default_softness(1.2) == pytest.approx(0.2)
 
 
 def test_null_statistics_are_a_value():

@@ -12,11 +12,14 @@ import numpy as np
 import pytest
 from tests.refusals import refuses
 
+from cdp.collection.corrections import append_corrections, rejected
 from cdp.errors import OutputExistsError, StoreError
 from cdp.storage.files import (
     artifact_kind,
     check_output,
     disk_errors,
+    link_tree,
+    locked,
     partial_beside,
     put_in_place,
     replacing,
@@ -376,3 +379,40 @@ class TestSweep:
             pass
         assert names(tmp_path) == ["a"]
         assert names(tmp_path / "a") == ["precious"]
+
+
+def test_a_file_system_without_locks_is_one_sentence(tmp_path, monkeypatch):
+    def refuse(*_):
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr("cdp.storage.files.fcntl.flock", refuse)
+    with refuses("locks-missing", StoreError, file=tmp_path), locked(tmp_path):
+        pass
+    with refuses("locks-missing", StoreError):
+        append_corrections(tmp_path, [rejected(1)])
+
+
+def test_on_a_system_without_such_locks_the_reason_is_said():
+    code = "import sys; sys.modules['fcntl'] = None\nimport cdp.storage.files"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert "ImportError: cdp runs on Linux and macOS" in done.stderr
+    code = "import sys; sys.platform = 'win32'\nfrom cdp.cli.main import run; run()"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (
+        done.stderr
+        == "Error: cdp runs on Linux and macOS; on Windows, install and run it in WSL (wsl --install).\n"
+    )
+    assert done.returncode == 1
+
+
+def test_a_tree_is_linked_over_what_a_killed_command_left(tmp_path):
+    source, target = tmp_path / "source", tmp_path / "target"
+    (source / "inner").mkdir(parents=True)
+    for name in ("a", "inner/b"):
+        (source / name).write_text(name)
+    assert link_tree(source, target)
+    (target / "inner" / "b").unlink()
+    (target / "inner" / "b").write_text("half")
+    assert link_tree(source, target)
+    assert (target / "a").samefile(source / "a")
+    assert (target / "inner" / "b").read_text() == "inner/b"

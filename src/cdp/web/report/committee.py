@@ -17,14 +17,14 @@ _NAMES = ("committee", "Committee", "The committee")
 def committee_section(committee: Committee | None) -> Section:
     """Own figures of every member, and the agreement of their graphs."""
     if committee is None or not (committee.members or committee.agreement):
-        return Section(*_NAMES, text="Nothing was measured about single models.")
+        return Section(*_NAMES, text="Single models were not measured.")
     members, agreement = committee.members, committee.agreement
     if agreement is not None and len(agreement.names) < 2:
         agreement = None
     charts = [
         *_bars(
             "Rank-1 alone",
-            "How well each network recognizes people by itself, with 95 % intervals.",
+            "Recognition by each network alone, with 95 % intervals.",
             members,
             [member.rank1 for member in members],
         ),
@@ -52,16 +52,15 @@ def _sentence(members: Sequence[Member], agreement: Agreement | None) -> str:
         if at != other and share is not None
     ]  # fmt: skip
     if not shares:
-        return start or "Models that look at the same images."
+        return start or "Models of the same images."
     return (
         f"{start} On average {percent(sum(shares) / len(shares))} of one model's edges are edges of "
-        "another's: the less "
-        "they agree by habit, the more it means when they do."
+        "another's; the less they agree in general, the more an agreement means."
     ).strip()
 
 
 def _bars(title: str, reading: str, members: Sequence[Member], figures: Sequence[Figure]) -> list[Chart]:
-    """A bar per member; nothing if no figure is known."""
+    """Return a bar per member; nothing if no figure is known."""
     if all(one.value is None for one in figures):
         return []
     bars = [
@@ -76,10 +75,9 @@ def _bars(title: str, reading: str, members: Sequence[Member], figures: Sequence
 def _agreement(agreement: Agreement) -> Chart:
     return Chart(
         matrix_chart("Shared edges in %", agreement.names, agreement.matrix),
-        "Of the edges of the row's graph, how many % are edges of the column's graph too. Columns carry the "
-        "numbers "
-        "of the rows.",
-        "How often they agree",
+        "Share in % of the row's edges that are also edges of the column's graph. Column numbers are row "
+        "numbers.",
+        "Agreement",
     )
 
 
@@ -102,4 +100,4 @@ def _table(committee: Committee) -> Table:
     columns["neighbors found"] = [percent(member.graph_recall) for member in members]
     columns["of the same identity"] = [percent(member.same_identity_recall) for member in members]
     known = {name: cells for name, cells in columns.items() if set(cells) != {UNKNOWN}}
-    return Table(list(known), list(zip(*known.values(), strict=True)), "Every model by itself", words=2)
+    return Table(list(known), list(zip(*known.values(), strict=True)), "Single models", words=2)

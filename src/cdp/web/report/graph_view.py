@@ -45,13 +45,13 @@ class _Part:
 
 
 def graph_section(artifacts: Artifacts, survey: Survey | None) -> Section:
-    """A few dozen groups as a graph: where labels come from, and how wrong ones come about."""
+    """Return a few dozen groups as a graph: where labels come from, and how wrong ones come about."""
     graph = artifacts.consensus
     groups = [] if survey is None else choose_groups(survey)
     if survey is None or graph is None or not groups:
-        why = "No group is small enough to draw"
+        why = "All groups are too large to draw"
         if survey is None or graph is None:
-            why = "The accepted pairs are not at hand"
+            why = "The accepted pairs are not available"
         elif not len(graph):
             why = "No pair was accepted"
         return Section(*_NAMES, text=f"{why}, so there is no graph.")
@@ -59,15 +59,14 @@ def graph_section(artifacts: Artifacts, survey: Survey | None) -> Section:
     lead = (
         f"{counted(len(part.rows), 'image')} of {graph.n_images:,} as dots, joined where a pair was accepted."
     )
-    reading = "Every cluster is one pseudo-identity"
+    reading = "Each cluster is one pseudo-identity"
     if survey.identities is None:
         reading += "; two dense parts joined by a thin bridge may be two people."
     else:
-        lead += " Chosen to show mistakes: groups with wrong pairs first, so it looks worse than the whole."
+        lead += " Groups with wrong pairs come first, so the picture looks worse than the whole."
         reading += (
             ". One color per cluster is right; two colors joined by a red line are two people under one "
-            "label. Colors "
-            "repeat in other clusters; point at a dot to read whose it is."
+            "label. Colors repeat in other clusters; point at a dot to see its identity."
         )
     return Section(
         *_NAMES,
@@ -92,7 +91,7 @@ def _legend(survey: Survey, part: _Part) -> list[Swatch]:
     entries = [
         Swatch("dot", "labeled image, colored by its " + ("true identity" if known else "label")),
         Swatch("dot hollow", "discarded image"),
-        Swatch("edge", "accepted pair; the less doubt, the stronger"),
+        Swatch("edge", "accepted pair; darker = less doubt"),
     ]
     if known:
         entries.append(Swatch("edge wrong", "accepted pair of two identities: a mistake"))
@@ -154,7 +153,7 @@ def _rows(survey: Survey, groups: list[int], base_graph: KnnGraph | None) -> Lon
 
 
 def _are_wrong(survey: Survey, ids: IntArray) -> BoolArray:
-    """Which pairs are of two known identities."""
+    """Return which pairs are of two known identities."""
     if survey.identities is None:
         return np.zeros(len(ids), np.bool_)
     ends = survey.identities[ids]
@@ -307,7 +306,7 @@ def _relax(positions: DoubleArray, edges: LongArray, steps: DoubleArray) -> None
 
 
 def _free_shift(placed: DoubleArray, own: DoubleArray) -> DoubleArray:
-    """The first shift on a spiral, wider than high, that keeps a component clear of all nodes placed."""
+    """Return the first shift on a wide spiral that keeps a component clear of all placed nodes."""
     shift: DoubleArray = np.zeros(2)
     if not len(placed):
         return shift

@@ -18,13 +18,13 @@ from cdp.web.words import counted, decimals, percent
 MOST_MEMBERS = 10
 MOST_MISSED = 4
 _NO_ROWS = np.empty(0, np.int64)
-_NAMES = ("groups", "Groups", "Groups of images and their labels")
+_NAMES = ("groups", "Groups", "Groups and their labels")
 
 
 def groups_section(artifacts: Artifacts, survey: Survey | None) -> Section:
     """Galleries of ordinary groups, typical failures, lossy and uncertain groups, and likely splits."""
     if survey is None or not len(survey.sizes):
-        return Section(*_NAMES, text="There are no groups to show.")
+        return Section(*_NAMES, text="No groups.")
     show = Galleries(artifacts, survey, thumbnails(artifacts.images))
     galleries = [gallery for gallery in show.all() if gallery.rows]
     return Section(
@@ -39,34 +39,24 @@ def groups_section(artifacts: Artifacts, survey: Survey | None) -> Section:
 def picture_note(show: Galleries, galleries: Sequence[Gallery]) -> str:
     """Why there are no pictures, or not all of them."""
     if show.thumbnail is None and show.artifacts.images is None:
-        return "The image paths are not known, so images are listed by row with their confidence."
+        return "Image paths are unknown; images are listed by row with their confidence."
     if show.thumbnail is None:
-        return "The images could not be read, so they are listed by path with their confidence."
+        return "The images could not be read; they are listed by path with their confidence."
     shown = (box for one in galleries for row in one.rows for run in row.runs for box in run.boxes)
-    return (
-        ""
-        if all(box.source for box in shown)
-        else "A question mark stands for an image that could not be read."
-    )
+    return "" if all(box.source for box in shown) else "A question mark is an image that could not be read."
 
 
 def _sentence(survey: Survey) -> str:
     n_groups = len(survey.sizes)
     if survey.identities is None:
-        return (
-            f"{counted(n_groups, 'group')}; the true identities are not known, so look for yourself: every "
-            "row is "
-            "one pseudo-identity."
-        )
+        return f"{counted(n_groups, 'group')}; true identities are unknown. Each row is one pseudo-identity."
     pure = int(np.count_nonzero(survey.n_wrong == 0))
     split = len(survey.split_identities())
     missed = int(survey.n_missed.sum())
     return (
-        f"Every row is one pseudo-identity, none is shown twice. Of {counted(n_groups, 'group')}, "
-        f"{percent(pure / n_groups)} hold one identity only; {counted(int(survey.wrong.sum()), 'image')} in "
-        "the others do "
-        f"not belong there. {counted(split, 'identity is', 'identities are')} spread over several groups, "
-        "and "
+        f"Each row is one pseudo-identity. Of {counted(n_groups, 'group')}, {percent(pure / n_groups)} "
+        f"contain one identity only; {counted(int(survey.wrong.sum()), 'image')} in the others do not belong "
+        f"there. {counted(split, 'identity is', 'identities are')} spread over several groups, and "
         f"{counted(missed, 'discarded image')} would have belonged to a group."
     )
 
@@ -74,16 +64,16 @@ def _sentence(survey: Survey) -> str:
 def _legend(known: bool) -> list[Swatch]:
     member = Swatch("box", "member of the group")
     if not known:
-        return [member, Swatch("box missed", "discarded, though near this group")]
+        return [member, Swatch("box missed", "discarded image near this group")]
     return [
         member,
-        Swatch("box other", "member, but of another identity than most of the group"),
-        Swatch("box missed", "discarded, though of the group's identity"),
+        Swatch("box other", "member of another identity than the majority"),
+        Swatch("box missed", "discarded member of the group's identity"),
     ]
 
 
 def _select(survey: Survey) -> dict[str, list[int]]:
-    """Which groups each gallery shows; none is shown twice."""
+    """Return which groups each gallery shows; none is shown twice."""
     by_size = np.argsort(-survey.sizes, kind="stable")
     spaced = np.unique(np.linspace(0, len(by_size) - 1, min(6, len(by_size))).round().astype(np.int64))
     selection = {"ordinary": [int(group) for group in by_size[spaced]]}
@@ -114,40 +104,37 @@ class Galleries:
         return "image" if self.artifacts.photos is None else "face"
 
     def all(self) -> list[Gallery]:
-        """All galleries, of which some may be empty."""
+        """Return all galleries, of which some may be empty."""
         known, selection = self.survey.identities is not None, _select(self.survey)
         return [
             self._groups(
-                "From the largest group to the smallest",
-                "Evenly spaced in the list of groups by size, so they show the ordinary case.",
+                "Groups by size",
+                "Evenly spaced from the largest to the smallest.",
                 selection["ordinary"],
             ),
             self._groups(
-                "Typical failure: several identities joined",
-                "The groups with most wrong members, worst first.",
+                "Mixed groups",
+                "Groups with most wrong members, worst first.",
                 selection["joined"],
             ),
             self._split_identities(),
             self._groups(
                 "Groups that lost most images" if known else "Groups with most discarded images nearby",
-                "Their identity has most discarded images: here the method was careful, or the images are "
-                "poor."
+                "Identities with most discarded images."
                 if known
-                else "The groups nearest to most discarded images, which may be other people.",
+                else "Groups nearest to most discarded images, which may be other people.",
                 selection["lossy"],
             ),
             self._groups(
-                "The least certain groups",
-                "The groups most likely to hold two identities, by size and mean confidence, as in "
-                "mixed_groups.csv. "
-                "Look here first when checking labels by hand.",
+                "Least certain groups",
+                "Groups most likely to contain two identities, as in mixed_groups.csv. Check these first.",
                 selection["uncertain"],
             ),
             self.split_groups(),
         ]
 
     def _groups(self, title: str, reading: str, groups: Sequence[int]) -> Gallery:
-        """One group per row."""
+        """Show one group per row."""
         rows = [
             self.row(self.artifacts.group(group), self._about(group), [group], self.survey.missed(group))
             for group in groups
@@ -155,7 +142,7 @@ class Galleries:
         return Gallery(title, reading, rows)
 
     def _split_identities(self) -> Gallery:
-        """One true identity per row, with its groups."""
+        """Show one true identity per row, with its groups."""
         rows = []
         for number, groups in self.survey.split_identities()[:4]:
             labels = ", ".join(self.artifacts.group(group) for group in groups[:4].tolist())
@@ -165,8 +152,8 @@ class Galleries:
             missed = self.survey.missed(int(groups[0]))
             name = f"identity {self.artifacts.identity(number)}"
             rows.append(self.row(name, about, groups[:4].tolist(), missed))
-        reading = "Every row is one true identity; a gap separates its groups."
-        return Gallery("Typical failure: one identity in several groups", reading, rows)
+        reading = "Each row is one true identity; gaps separate its groups."
+        return Gallery("Split identities", reading, rows)
 
     def split_groups(self) -> Gallery:
         """Two groups per row that may be one identity, the most probable first."""
@@ -178,13 +165,11 @@ class Galleries:
             about = f"{sizes}, probability {decimals(probability)}"
             both = f"{self.artifacts.group(one)} and {self.artifacts.group(other)}"
             rows.append(self.row(both, about, [one, other]))
-        reading = (
-            "The pairs of groups most probably one identity, though not joined; split_groups.csv lists all."
-        )
+        reading = "Pairs of groups that are likely one identity; split_groups.csv lists all."
         return Gallery("Groups most likely to be one identity", reading, rows)
 
     def row(self, name: str, about: str, groups: Sequence[int], missed: LongArray = _NO_ROWS) -> GalleryRow:
-        """A row with some members of each group, and discarded images."""
+        """Return a row with some members of each group, and discarded images."""
         most = max(3, MOST_MEMBERS // len(groups))
         runs = []
         for group in groups:
@@ -209,7 +194,7 @@ class Galleries:
         return ", ".join(words)
 
     def box(self, row: int, kind: str = "") -> Box:
-        """An image with what is known of it."""
+        """Return an image with what is known of it."""
         path, labels = self.artifacts.path(row), self.artifacts.labels
         words = [path]
         if self.survey.identities is not None and self.survey.identities[row] >= 0:
@@ -228,7 +213,7 @@ class Galleries:
 
 
 def _sample(survey: Survey, group: int, most: int) -> list[int]:
-    """At most `most` members; wrong ones are shown before right ones are, up to half of them."""
+    """Choose at most `most` members; wrong ones come first, up to half of them."""
     members = survey.members(group)
     wrong = members[survey.wrong[members]][: max(1, most // 2)]
     right = members[~survey.wrong[members]][: most - len(wrong)]

@@ -11,27 +11,21 @@ from cdp.web.svg import bar_figure
 from cdp.web.words import count, counted, interval, percent, with_interval
 
 _RANK_1 = (
-    "Share of the probes whose most similar image, among another one of the same person and all distractors, "
-    "is that "
-    "person. Longer is better."
+    "Share of probes whose nearest image, among their mate and all distractors, is the mate. Longer is "
+    "better."
 )
 _TEMPLATES = (
-    "Share of the pairs of one person that are recognized, where both sides of a pair are templates: several "
-    "images and "
-    "video frames of one person together. Longer is better."
+    "Share of genuine template pairs that are accepted; a template is several images of one person. Longer "
+    "is better."
 )
-_TPR = (
-    "Share of genuine pairs that are recognized at this false positive rate: the share of impostors that are "
-    "taken for one person. "
-    "Longer is better."
-)
+_TPR = "Share of genuine pairs that are accepted at this false positive rate. Longer is better."
 
 
 def headline_section(record: RunRecord) -> Section:
     """Bars with intervals, the share of the gap closed, and a verdict; a note if nothing was measured."""
     headline = record.results.headline
     if headline is None or not headline.models:
-        words = "Recognition was not measured: that takes networks trained by this run, and probe images."
+        words = "Recognition was not measured: it needs networks trained in this run, and probe images."
         return Section("headline", "", "", note=words)
     models = {model.key: model for model in headline.models}
     charts = []
@@ -65,24 +59,24 @@ def _tested_on(headline: Headline) -> str:
 
 
 def verdict(models: Mapping[str, ModelFigures], gap: RecognitionFigures | None) -> str:
-    """The result in words, whether it pleases or not."""
+    """Return the result in words, whether it pleases or not."""
     name, figures = next(iter(measures(list(models.values())).items()))
     found = dict(zip(models, figures, strict=True))
     before, after, best = (found.get(key, Figure()) for key in ("labeled", "cdp", "all"))
     if before.value is None or after.value is None:
-        return "The run has no figures with and without pseudo-labels to compare."
+        return "This run has no comparison with and without pseudo-labels."
     was, is_now = percent(before.value), percent(after.value)
     if after.value > before.value:
         start = f"Pseudo-labels raised {name} from {was} to {is_now}"
     elif after.value < before.value:
-        start = f"Pseudo-labels did not help here: {name} fell from {was} to {is_now}"
+        start = f"Pseudo-labels did not help: {name} fell from {was} to {is_now}"
     else:
         start = f"Pseudo-labels changed nothing: {name} stayed at {was}"
     doubt = ""
     if after.value != before.value and _overlap(before, after):
-        doubt = " The two 95 % intervals overlap, so this test alone does not settle the difference."
+        doubt = " The 95 % intervals overlap, so this test does not settle the difference."
     if "all" not in models:
-        unknown = "The run trained no network on all true labels, so the best possible is not known."
+        unknown = "No network was trained on all true labels, so the upper bound is unknown."
         return f"{start}. {unknown}{doubt}"
     if best.value is None:
         return f"{start}.{doubt}"
@@ -96,7 +90,7 @@ def verdict(models: Mapping[str, ModelFigures], gap: RecognitionFigures | None) 
     if share > 1:
         return f"{start}, more than all true labels gave ({percent(best.value)}).{doubt}"
     if share < 0:
-        return f"{start}, while all true labels would have given {percent(best.value)}.{doubt}"
+        return f"{start}, while all true labels gave {percent(best.value)}.{doubt}"
     closed = f"That closes {percent(share)} of the gap."
     return f"{start}; all true labels gave {percent(best.value)}. {closed}{doubt}"
 
@@ -140,16 +134,16 @@ def _table(headline: Headline, labeled: PartRecord | None) -> Table:
         rows.append(["gap closed", "", "", ""])
     rows = [[*row, *(figure_text(found[at]) for found in named.values())] for at, row in enumerate(rows)]
     header = ["trained on", "images", "true labels", "pseudo-labels", *named]
-    return Table(header, rows, "The same in numbers, with 95 % intervals in brackets")
+    return Table(header, rows, "Numbers, with 95 % intervals")
 
 
 def figure_text(figure: Figure) -> str:
-    """A figure with its interval."""
+    """Return a figure with its interval."""
     return with_interval(figure.value, figure.low, figure.high)
 
 
 def bar_of(name: str, figure: Figure, kind: str) -> Bar:
-    """A bar with its interval as whiskers and as a remark."""
+    """Return a bar with its interval as whiskers and as a remark."""
     return Bar(name, figure.value, figure.low, figure.high, kind, interval(figure.low, figure.high))
 
 

@@ -36,7 +36,7 @@ def labels_section(results: Results) -> Section:
     return Section(
         "labels",
         "Labels",
-        "How good are the pseudo-labels?",
+        "Quality of the pseudo-labels",
         lead=_sentence(labels),
         tiles=_tiles(labels),
         charts=charts,
@@ -47,15 +47,15 @@ def labels_section(results: Results) -> Section:
 def _sentence(labels: LabelFigures) -> str:
     groups = counted(labels.identities_found, "pseudo-identity", "pseudo-identities")
     share = percent(labels.coverage)
-    start = f"{share} of the unlabeled images got a label, in {groups}; the others were discarded."
+    start = f"{share} of the unlabeled images are labeled, in {groups}; the others were discarded."
     if labels.true is None:
-        return f"{start} Their true identities are not known, so neither is how many labels are right."
+        return f"{start} True identities are unknown, so the labels cannot be checked."
     score = labels.true.discards_removed.pairwise
     if score.precision is None:
         return f"{start} No two labeled images share a group and a known identity, so precision is undefined."
     return (
-        f"{start} Of all pairs of images with the same label, {percent(score.precision)} truly show one "
-        f"identity; of all labeled pairs of one identity, {percent(score.recall)} got the same label."
+        f"{start} Of all pairs with one label, {percent(score.precision)} truly show one identity; of all "
+        f"labeled pairs of one identity, {percent(score.recall)} got the same label."
     )
 
 
@@ -82,8 +82,8 @@ def _true_charts(labels: LabelFigures) -> list[Chart]:
     if true is None:
         return []
     charts = [] if true.pairs is None else [_pairs(true.pairs, labels.threshold_kind)]
-    kept = "Every discarded image counts as a group of its own, so discarding costs recall."
-    removed = "Only labeled images count: what a network would train on."
+    kept = "Discarded images count as groups of one, which costs recall."
+    removed = "Labeled images only: what a network trains on."
     for scores, name, reading in (
         (true.discards_kept, "discards kept", kept),
         (true.discards_removed, "discards removed", removed),
@@ -106,12 +106,10 @@ def _pairs(pairs: PairScores, kind: str) -> Chart:
     of_all = f"{pairs.accepted:,} of {counted(pairs.candidates, 'candidate pair')}"
     what = f"Before propagation: {of_all} were accepted."
     if kind in ("mean probability", "z-score"):
-        what = f"{of_all} ended in one group; they count as accepted."
+        what = f"{of_all} are in one group, and count as accepted."
     return bar_figure(
         "Accepted pairs",
-        f"{what} Precision is the share of them that truly show one identity; recall is the share of the "
-        "true "
-        "candidates that were accepted.",
+        f"{what} Precision: share of them that are genuine. Recall: share of genuine candidates accepted.",
         _three_bars(pairs),
         percent,
         1.0,
@@ -119,7 +117,7 @@ def _pairs(pairs: PairScores, kind: str) -> Chart:
 
 
 def _rounds(rounds: Sequence[LabelFigures]) -> list[Table]:
-    """How the labels became better, or not, from round to round; nothing if there was one."""
+    """Return how the labels became better, or not, from round to round; nothing if there was one."""
     if len(rounds) < 2:
         return []
     rows = []
@@ -145,18 +143,18 @@ def _sizes(labels: LabelFigures) -> list[Chart]:
         f"{name} {'image' if name == '1' else 'images'}: {counted(number, 'group')} found"
         for name, number in zip(names, found, strict=True)
     ]
-    reading = "A few very large groups would be a warning: several people may have been joined."
+    reading = "A few very large groups may be several people joined."
     if true_sizes:
         series.append(Series("true identities", "m-all", true))
         spoken = [
             f"{words}, {counted(number, 'true identity', 'true identities')}"
             for words, number in zip(spoken, true, strict=True)
         ]
-        reading = "Where the two bars differ, identities were split, joined, or lost images."
+        reading = "Differences come from split, merged or discarded identities."
     return [
         Chart(
             paired_bars(f"Group sizes. {'; '.join(spoken)}", names, series),
-            f"How many groups have how many images (numbers on the left). {reading}",
+            f"Number of groups by number of images (left). {reading}",
             "Group sizes",
             legend=_legend(series),
         )
@@ -168,7 +166,7 @@ def _legend(series: Sequence[Series]) -> list[Swatch]:
 
 
 def _in_bins(sizes: Sequence[int], n_bins: int) -> list[int]:
-    """How many sizes are 1, 2, 3 to 4, 5 to 8, and so on."""
+    """Return how many sizes are 1, 2, 3 to 4, 5 to 8, and so on."""
     counts = Counter((size - 1).bit_length() for size in sizes)
     return [counts[at] for at in range(n_bins)]
 
@@ -184,10 +182,9 @@ def _statuses(statuses: Mapping[str, int]) -> list[Chart]:
     words = ", ".join(f"{part.name} {part.value:,}" for part in parts)
     return [
         Chart(
-            stacked_bar(f"What became of the images: {words}", parts),
-            "What became of every unlabeled image. One without an accepted pair is not similar enough to any "
-            "other; "
-            "an isolated one has likely pairs, but no group kept it.",
+            stacked_bar(f"Status of the images: {words}", parts),
+            "Status of every unlabeled image: no accepted pair = too unlike all others; isolated = likely "
+            "pairs, but in no group.",
             "Status of the images",
             legend=[
                 Swatch(part.kind, f"{part.name}: {part.value:,} ({percent((part.value or 0) / total)})")
@@ -202,10 +199,9 @@ def _expected(expected: Expectation | None) -> list[Chart]:
         return []
     labeled = counted(expected.identities, "labeled identity", "labeled identities")
     chart = bar_figure(
-        "What to expect",
-        f"Estimated from {labeled} grouped among the others, with 95 % intervals: the share of pairs inside "
-        "groups that "
-        "are right, of all true pairs that are found, and of images that get a label.",
+        "Expected quality",
+        f"Estimated from {labeled} grouped among the others, with 95 % intervals: precision and recall of "
+        "pairs, and share of images labeled.",
         [
             bar_of("precision", expected.precision, "m-cdp"),
             bar_of("recall", expected.recall, "m-all"),
@@ -218,7 +214,7 @@ def _expected(expected: Expectation | None) -> list[Chart]:
 
 
 def _calibration(bins: Sequence[CalibrationBin]) -> list[Chart]:
-    """The reliability diagram: a calibrated scorer's points are on the diagonal."""
+    """Return the reliability diagram: a calibrated scorer's points are on the diagonal."""
     if len(bins) < 2:
         return []
     series = [
@@ -226,7 +222,7 @@ def _calibration(bins: Sequence[CalibrationBin]) -> list[Chart]:
         Series("if probabilities were exact", "m-labeled", [one.probability for one in bins]),
     ]
     drawn = curve_chart(
-        "Probability given to a pair against the share of such pairs that are one identity",
+        "Predicted probability against the observed share of genuine pairs",
         [one.probability for one in bins],
         series,
         None,
@@ -236,10 +232,9 @@ def _calibration(bins: Sequence[CalibrationBin]) -> list[Chart]:
     return [
         Chart(
             drawn,
-            f"{pairs} with a labeled image that were not trained on: how many of the pairs of a "
-            "probability are one "
-            "identity. The nearer the two curves, the more literally probabilities can be taken.",
-            "Can the probabilities be believed?",
+            f"{pairs} with a labeled image, not used in training: observed share of genuine pairs by "
+            "predicted probability.",
+            "Calibration",
             legend=_legend(series),
         )
     ]
@@ -266,14 +261,16 @@ def _tuning(tuning: Tuning | None) -> list[Chart]:
     if tuning.beta != 1:
         by = f"the best F-beta was taken, with beta {tuning.beta:g}."
     if tuning.min_precision is not None:
-        by = f"of those with precision {tuning.min_precision:g} or more, the one with the best recall was taken."
+        by = (
+            f"of those with precision {tuning.min_precision:g} or more, the one with the best recall was "
+            "taken."
+        )
     return [
         Chart(
             drawn,
-            "Measured on labeled images, grouped among the others. A higher threshold accepts "
-            "fewer pairs: "
-            f"precision rises, recall and coverage fall; {by}",
-            "How the threshold was chosen",
+            "Measured on labeled images grouped among the others. A higher threshold raises precision and "
+            f"lowers recall and coverage; {by}",
+            "Choice of the threshold",
             legend=_legend(series),
         )
     ]
@@ -290,4 +287,4 @@ def _tuning_table(tuning: Tuning | None) -> list[Table]:
         for point in sorted(tuning.curve, key=lambda point: point.threshold)
     ]
     header = ["threshold", "F", "precision", "recall", "coverage"]
-    return [Table(header, rows, "Thresholds tried", 1, "Thresholds tried, in numbers")]
+    return [Table(header, rows, "Thresholds tried", 1, "All thresholds")]

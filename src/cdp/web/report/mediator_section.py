@@ -1,4 +1,4 @@
-"""What the mediator learned: its first layer's weights, and how much it needs each kind of input."""
+"""The mediator: the weights of its first layer, and the importance of its inputs."""
 
 from __future__ import annotations
 
@@ -14,22 +14,20 @@ from cdp.web.report.report_views import Section
 from cdp.web.svg import bar_figure, color_scale, heat_map
 from cdp.web.words import counted, decimals
 
-_NAMES = ("mediator", "Mediator", "What the mediator learned")
+_NAMES = ("mediator", "Mediator", "What the mediator uses")
 
 
 def mediator_section(results: Results, weights: FloatArray | None) -> Section:
     """Heat map of the weights and permutation importance; a sentence if nothing was fitted."""
     mediator = results.mediator
     if mediator is None:
-        how = "There is no mediator with weights to show."
+        how = "No mediator with weights."
         if results.labels.threshold_kind == "similarity":
-            how = f"Pairs were accepted by vote: a pair counts if enough members see it as neighbors. {how}"
+            how = f"Pairs were accepted by vote of the committee members. {how}"
         elif results.calibration:
             how = (
-                "Pairs were scored by gradient-boosted trees, trained on the labeled images among the "
-                "others; they "
-                "have no weights to show. How well their probabilities are calibrated is shown with the "
-                "labels."
+                "Pairs were scored by gradient-boosted trees, trained on the labeled images. Their "
+                "calibration is shown with the labels."
             )
         return Section(*_NAMES, text=how)
     columns, blocks = mediator.columns, mediator.blocks
@@ -42,17 +40,17 @@ def mediator_section(results: Results, weights: FloatArray | None) -> Section:
         charts=_importance(mediator.importance),
         wide=[] if weights is None else [weights_chart(weights, columns, blocks)],
         tables=[] if weights is None else [_mean_table(weights, columns, blocks)],
-        note="The weights of this mediator are not at hand." if weights is None else "",
+        note="The weights of this mediator are not available." if weights is None else "",
     )
 
 
 def _sentence(mediator: MediatorFigures) -> str:
-    start = f"A small network weighs {counted(len(mediator.columns), 'opinion')} about every pair."
+    start = f"A small network scores {counted(len(mediator.columns), 'opinion')} about every pair."
     drop, block = max(((one.drop or 0.0, one.block) for one in mediator.importance), default=(None, ""))
     if drop is None:
         return start
     if drop <= 0:
-        return f"{start} It can do without any single kind of them: what one says, the others say too."
+        return f"{start} No single kind of input is indispensable."
     return (
         f"{start} It relies most on {_name(block)}: with these inputs shuffled among the pairs, its average "
         "precision "
@@ -76,10 +74,9 @@ def _importance(importance: Sequence[Importance]) -> list[Chart]:
     if not bars:
         return []
     chart = bar_figure(
-        "Importance of each kind of input",
-        "All inputs of one kind are shuffled among the pairs. The bar is how far average precision falls; "
-        "the thin "
-        "line is one standard deviation over repeats. Kinds that say the same can each look unimportant.",
+        "Importance of inputs",
+        "Drop in average precision when inputs of one kind are shuffled, ± one standard deviation. Redundant "
+        "kinds each look unimportant.",
         bars,
         partial(decimals, digits=3),
     )
@@ -87,13 +84,11 @@ def _importance(importance: Sequence[Importance]) -> list[Chart]:
 
 
 def weights_chart(weights: FloatArray, columns: Sequence[str], blocks: Mapping[str, Sequence[int]]) -> Chart:
-    """The first layer as colors: a row per input, by kind, a column per hidden unit."""
+    """Return the first layer as colors: a row per input, by kind, a column per hidden unit."""
     return Chart(
         heat_map(weights, columns, blocks),
-        "Every row is an input, every column a hidden unit, strongest on the left: blue raises the unit, "
-        "orange lowers "
-        "it. Inputs are standardized, so weights compare; the bars on the right are the mean size of an "
-        "input's weights.",
+        "Rows are standardized inputs, columns hidden units, strongest on the left; blue = positive, orange "
+        "= negative. Right: mean absolute weight.",
         "First-layer weights",
         wide=True,
         scale=color_scale(float(np.abs(weights).max(initial=0.0))),
@@ -109,4 +104,4 @@ def _mean_table(weights: FloatArray, columns: Sequence[str], blocks: Mapping[str
         for column in members
     ]
     header = ["input", "kind", "mean |weight|", "largest |weight|"]
-    return Table(header, rows, "Weights per input", 2, "Weights per input, in numbers")
+    return Table(header, rows, "Weights per input", 2, "All weights")

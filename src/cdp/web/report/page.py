@@ -21,7 +21,7 @@ from cdp.web.words import counted
 
 
 def build_page(record: RunRecord, artifacts: Artifacts, title: str = "") -> str:
-    """The report as one HTML page that needs nothing else: no network, no scripts, pictures inside.
+    """Return the report as one HTML page that needs nothing else: no network, no scripts, pictures inside.
 
     Args:
         record: the content of run.json, or as much of it as labeling alone knows; missing parts become a
@@ -37,7 +37,7 @@ def build_page(record: RunRecord, artifacts: Artifacts, title: str = "") -> str:
 
 
 def report_page(record: RunRecord, artifacts: Artifacts, title: str = "") -> ReportPage:
-    """What the report shows."""
+    """Return what the report shows."""
     survey = None
     if artifacts.labels is not None:
         survey = survey_groups(artifacts.labels, artifacts.truth, artifacts.consensus, artifacts.base_graph)
@@ -88,7 +88,7 @@ def _size(part: PartRecord) -> str:
 
 
 def _name(record: RunRecord) -> str:
-    """What the run is called: its recipe or else its folder, as the command gave it."""
+    """Return what the run is called: its recipe or else its folder, as the command gave it."""
     words = record.command.replace("\\", "/").split()
     files = [word for word in words if word.endswith(".toml")]
     files += [folder for option, folder in pairwise(words) if option == "--out"]

@@ -1,4 +1,4 @@
-"""The report of an album: everybody on the photos, whom to check, and how sure it is; nothing that is empty."""
+"""Report section of an album: people, groups to check, and expected quality."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ _SIDE = 64
 
 
 def album_sections(record: RunRecord, artifacts: Artifacts, survey: Survey | None) -> list[Section]:
-    """The sections of an album's report; what a collection of photos has nothing to say about is left out."""
+    """List the sections of an album's report, without empty ones."""
     results = record.results
     found: list[Section] = []
     if survey is None or not len(survey.sizes):
-        found.append(Section("people", "People", "People", text="Nobody was found on two photos or more."))
+        found.append(Section("people", "People", "People", text="No person is on two photos or more."))
     else:
         show = Galleries(artifacts, survey, thumbnails(artifacts.images, _SIDE), _SIDE)
         found += [_people(show), *_doubts(show)]
@@ -50,11 +50,11 @@ def album_sections(record: RunRecord, artifacts: Artifacts, survey: Survey | Non
 
 
 def in_no_group(artifacts: Artifacts) -> str:
-    """How many faces are in no group, in a sentence."""
+    """Return how many faces are in no group, in a sentence."""
     alone = 0 if artifacts.labels is None else int(np.count_nonzero(artifacts.labels.labels < 0))
     if not alone:
         return ""
-    return f"{counted(alone, 'face is', 'faces are')} in no group: seen once, too unlike the others, or rejected."
+    return f"{counted(alone, 'face is', 'faces are')} in no group: seen once, too dissimilar, or rejected."
 
 
 def _people(show: Galleries) -> Section:
@@ -74,7 +74,7 @@ def _people(show: Galleries) -> Section:
         "People",
         "People",
         text=(
-            "Most faces first. Numbers are those of the column identity in labels.csv. Point at a face to read the name "
+            "Most faces first. Numbers are the column identity of labels.csv. Point at a face for the name "
             "of its photo, click to open it."
         ),
         note=picture_note(show, [gallery]),
@@ -88,7 +88,7 @@ def _numbers(show: Galleries) -> np.ndarray:
 
 
 def _person(show: Galleries, group: int, most: int) -> GalleryRow:
-    """Some faces of a person, the surest first and evenly spaced from there."""
+    """Return some faces of a person, the surest first and evenly spaced from there."""
     artifacts, survey = show.artifacts, show.survey
     members = survey.members(group)
     if artifacts.labels is not None:
@@ -123,14 +123,14 @@ def _doubts(show: Galleries) -> list[Section]:
 
 
 def _how_sure(record: RunRecord) -> Section:
-    """What is known of the groups as a whole."""
+    """Return what is known of the groups as a whole."""
     results = record.results
-    section = replace(labels_section(results), link="How sure", title="How sure is it?")
+    section = replace(labels_section(results), link="Quality", title="Expected quality of the groups")
     if results.labels.true is not None:
         return section
     lead = (
         f"{percent(results.labels.coverage)} of the faces are in one of "
-        f"{counted(results.labels.identities_found, 'group')}. Who they truly are is not known, so neither is how many "
-        "are right."
+        f"{counted(results.labels.identities_found, 'group')}. True identities are unknown, so the groups "
+        "cannot be checked."
     )
     return replace(section, lead=lead, tiles=())

@@ -1,4 +1,4 @@
-"""What the page is made from besides the record: labels, accepted pairs, images, and the mediator's weights."""
+"""Inputs of the report besides the record: labels, accepted pairs, images, mediator weights."""
 
 from __future__ import annotations
 
@@ -47,11 +47,12 @@ class Artifacts:
         weights: float32 (inputs, hidden), the first layer of the mediator.
         images: where the images are stored, and their true identities, where known.
         identities: int64 (n,), the true identities where the images are not known by path; -1 = unknown.
-        split_groups: pairs of groups that are most probably one identity, with that probability, the first of `split_groups.csv`.
+        split_groups: pairs of groups that are most probably one identity, with that probability, the first of
+            `split_groups.csv`.
         numbers: int64 (groups,), the number of every label's identity; the label itself unless given.
         people: number of an identity -> name.
-        photos: the photo that every image was cut from, as it is found from the page, empty where there is none; None unless the
-            images are faces of photos.
+        photos: the photo that every image was cut from, as it is found from the page, empty where there is
+            none; None unless the images are faces of photos.
     """
 
     labels: Labels | None = None
@@ -78,7 +79,7 @@ class Artifacts:
         if len(set(counts.values())) > 1:
             found = ", ".join(f"{name} {number:,}" for name, number in counts.items())
             raise InputError(
-                f"The folder speaks of different numbers of images ({found}); make it again.",
+                f"The folder has different numbers of images ({found}); make it again.",
                 code="images-counts-differ",
             )
 
@@ -90,11 +91,11 @@ class Artifacts:
         )
 
     def number(self, label: int) -> int:
-        """The number that labels.csv has for a group."""
+        """Return the number that labels.csv has for a group."""
         return label if self.numbers is None else int(self.numbers[label])
 
     def group(self, label: int) -> str:
-        """What a group is called: its name, else its number."""
+        """Return what a group is called: its name, else its number."""
         return self._called.called(self.number(label))
 
     @cached_property
@@ -106,24 +107,24 @@ class Artifacts:
         return () if self.photos is None else short_photo_names(self.photos)
 
     def path(self, row: int) -> str:
-        """The photo of an image, else where it is stored; `row 17` if that is not known."""
+        """Return the photo of an image, else where it is stored; `row 17` if that is not known."""
         if self._photo_names and self._photo_names[row]:
             return self._photo_names[row]
         return f"row {row}" if self.images is None else self.images.locations[row]
 
     def photo_link(self, row: int) -> str:
-        """The address of an image's photo from the page; empty if it has none, or that is in an archive."""
+        """Return the address of an image's photo relative to the page; empty without one or in an archive."""
         photo = "" if self.photos is None else self.photos[row]
         return "" if split_location(photo)[0] is not None else quote(photo)
 
     def identity(self, number: int) -> str:
-        """The name of an identity, else its number."""
+        """Return the name of an identity, else its number."""
         names = None if self.images is None else self.images.names
         return (names[number] if names is not None and number < len(names) else "") or str(number)
 
 
 def first_layer(mediator: Mediator) -> FloatArray | None:
-    """The weights that the mediator's inputs meet first, float32 (inputs, hidden); None of another classifier."""
+    """Return the mediator's first-layer weights, float32 (inputs, hidden); None for others."""
     if not isinstance(mediator.classifier, PaperMLP):
         return None
     weights: FloatArray = mediator.classifier.weights_[0][0]
@@ -131,10 +132,10 @@ def first_layer(mediator: Mediator) -> FloatArray | None:
 
 
 def thumbnails(images: Manifest | None, side: int = SIDE) -> Thumbnail | None:
-    """A function from rows to small pictures as data URIs, `side` pixels wide; None for one that cannot be read.
+    """Return a function from rows to thumbnails as data URIs, `side` pixels wide, None if unreadable.
 
-    None instead of a function if there are no pictures at all: the images are not known by path, or not one of
-    a sample can be read.
+    None instead of a function if there are no pictures at all: the images are not known by path, or not one
+    of a sample can be read.
     """
     if images is None:
         return None

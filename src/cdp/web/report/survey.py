@@ -48,7 +48,7 @@ class Survey:
         return np.flatnonzero(self.expected == group)
 
     def split_identities(self) -> list[tuple[int, LongArray]]:
-        """(identity, groups) of majorities of several groups, most groups first, and the largest group first."""
+        """List (identity, groups) of identities split over several groups, most groups first."""
         groups_of: dict[int, list[int]] = {}
         for group, identity in enumerate(self.majority.tolist()):
             if identity >= 0:
@@ -64,7 +64,7 @@ def survey_groups(
     consensus: ConsensusGraph | None = None,
     base_graph: KnnGraph | None = None,
 ) -> Survey:
-    """The survey of all groups; identities that are all unknown count as none."""
+    """Return the survey of all groups; identities that are all unknown count as none."""
     found = labels.labels.astype(np.int64)
     truth = None if identities is None or not (identities >= 0).any() else identities
     sizes = labels.sizes.astype(np.int64)
@@ -84,7 +84,7 @@ def survey_groups(
 
 
 def majorities(found: LongArray, truth: LongArray, n_groups: int) -> LongArray:
-    """The most frequent known identity of every group, the smallest among equals; -1 if none is known."""
+    """Return every group's most frequent known identity, the smallest of equals; -1 if unknown."""
     majority = np.full(n_groups, -1, np.int64)
     both = (found >= 0) & (truth >= 0)
     cells, counts = np.unique(np.stack([found[both], truth[both]]), axis=1, return_counts=True)

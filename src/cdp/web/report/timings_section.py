@@ -12,10 +12,10 @@ from cdp.web.words import counted, seconds, size_in_memory
 
 
 def runtime_section(record: RunRecord) -> Section:
-    """Seconds and peak memory per kind of stage; a stage that tells of inner steps counts as those."""
+    """Show seconds and peak memory per kind of stage; inner steps count separately."""
     stages, names = record.stages, ("runtime", "Time", "Time and memory")
     if not stages:
-        return Section(*names, text="This run recorded no stages.")
+        return Section(*names, text="No stages recorded.")
     time = [Bar(name, value) for name, value in _seconds_by_kind(stages).items()]
     peaks: dict[str, int] = {}
     for stage in stages:
@@ -23,10 +23,10 @@ def runtime_section(record: RunRecord) -> Section:
             kind = stage.group or stage.name
             peaks[kind] = max(stage.peak_memory, peaks.get(kind, 0))
     memory = [Bar(name, peak, kind="m-labeled") for name, peak in peaks.items()]
-    reading = "Seconds of all stages of one kind together, whether computed now or kept from an earlier call."
+    reading = "Seconds of all stages of one kind, including stages kept from earlier runs."
     charts = [bar_figure("Time", reading, time, seconds)]
     if memory:
-        reading = "The most memory the process held while a stage of this kind was running."
+        reading = "Peak memory of the process during stages of this kind."
         charts.append(bar_figure("Peak memory", reading, memory, size_in_memory))
     return Section(*names, lead=_sentence(record, time), charts=charts, tables=[_stage_table(stages)])
 
@@ -55,7 +55,7 @@ def _sentence(record: RunRecord, time: Sequence[Bar]) -> str:
 def _stage_table(stages: Sequence[StageRecord]) -> Table:
     rows = []
     for stage in stages:
-        origin = "kept from before" if stage.fresh else "computed"
+        origin = "kept" if stage.fresh else "computed"
         rows.append(
             [stage.name, stage.group, seconds(stage.seconds), size_in_memory(stage.peak_memory), origin]
         )
@@ -65,7 +65,7 @@ def _stage_table(stages: Sequence[StageRecord]) -> Table:
 
 
 def recipe_section(record: RunRecord) -> Section:
-    """What to type to get the same again."""
+    """Return what to type to get the same again."""
     facts = {
         "command": record.command,
         "seed": record.seed,
@@ -81,13 +81,13 @@ def recipe_section(record: RunRecord) -> Section:
     settings = [[name, str(value)] for name, value in record.differences.items()]
     if settings:
         tables.append(
-            Table(["setting", "value"], settings, "Settings that are not at their defaults", words=2)
+            Table(["setting", "value"], settings, "Settings that differ from the defaults", words=2)
         )
     return Section(
         "recipe",
         "Recipe",
-        "How to get the same again",
-        text="The command, the seed and the versions that made these figures; the recipe has every setting.",
+        "Repeat this run",
+        text="Command, seed and versions; the recipe has every setting.",
         tables=tables,
         recipe=record.recipe_text,
     )

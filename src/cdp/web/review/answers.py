@@ -28,7 +28,7 @@ def answer_question(
     if how in ("out", "reject"):
         _need(selected, "Select images first.", "images-not-selected")
         return [rejected(*selected)] if how == "reject" else _take_out(selected, (one, other), index, leaving)
-    _need(one and other, "The question names no images.", "question-without-images")
+    _need(one and other, "The question has no images.", "question-without-images")
     if how == "same":
         return merge_groups(one, other)
     if how == "split":
@@ -41,7 +41,7 @@ def answer_question(
 def _take_out(
     selected: Sequence[int], sides: Sequence[Sequence[int]], index: GroupIndex, leaving: frozenset[int]
 ) -> list[Correction]:
-    """Each image is not the person of its own group: it differs from the surest image that stays there.
+    """Record that each image differs from its group, by the surest image that stays there.
 
     An image on the same side is preferred, because a pair across the sides would answer the question.
     """
@@ -116,7 +116,7 @@ def change_groups(fields: Fields) -> list[Correction]:
 
 
 def images_to_name(fields: Fields) -> list[int]:
-    """The images that a form gives a name: those of one group, or those shown of the selected groups."""
+    """Return the images that a form names: those of one group, or those shown of the selected ones."""
     if "how" not in fields:
         rows = rows_of(fields, "image")
         _need(rows, "The form names no images.", "form-without-images")
@@ -141,14 +141,14 @@ def name_images(fields: Fields) -> list[Correction]:
 
 
 def person_name(fields: Fields) -> str:
-    """The name that was typed, in one spelling: no spaces at its ends, one between words."""
+    """Return the name that was typed, in one spelling: no spaces at its ends, one between words."""
     name = " ".join(_first(fields, "name").split())
     _need(name, "Type a name first.", "name-missing")
     return name
 
 
 def find_person(text: str, index: GroupIndex) -> int:
-    """The group of a name or number that was typed.
+    """Return the group of a name or number that was typed.
 
     Raises:
         InputError: there is none, or there are several.
@@ -180,7 +180,7 @@ def stamped(corrections: Sequence[Correction], source: str) -> list[Correction]:
 
 
 def rows_of(fields: Fields, name: str) -> list[int]:
-    """The rows that a form lists under a name, each once.
+    """Return the rows that a form lists under a name, each once.
 
     Raises:
         InputError: something else stands there.
@@ -196,7 +196,7 @@ def rows_of(fields: Fields, name: str) -> list[int]:
 
 
 def _anchors(fields: Fields, index: GroupIndex, gone: set[int]) -> list[int]:
-    """The surest images of the group that some leave, by which they are kept apart from it."""
+    """Return the surest images of the group that some leave, by which they are kept apart from it."""
     group = _first(fields, "group")
     if not group.isdecimal() or len(group) > 9:
         return []

@@ -64,7 +64,7 @@ class GroupIndex:
         return means
 
     def with_names(self, names: Mapping[int, str]) -> GroupIndex:
-        """The same groups under other names; what is sorted is not sorted again."""
+        """Return the same groups under other names; what is sorted is not sorted again."""
         found = GroupIndex(self.identity, self.confidence, names)
         kept = {name: value for name, value in vars(self).items() if name not in (*vars(found), "_called")}
         vars(found).update(kept)
@@ -75,7 +75,7 @@ class GroupIndex:
         return PersonNames(self.names)
 
     def called(self, number: int) -> str:
-        """What a group is called: its name, else its number."""
+        """Return what a group is called: its name, else its number."""
         return self._called.called(number)
 
     @cached_property
@@ -84,27 +84,27 @@ class GroupIndex:
         return np.flatnonzero(self.identity < 0)
 
     def group_of(self, row: int) -> int:
-        """The group of an image; -1 if it is in none, or there is no such image."""
+        """Return the group of an image; -1 if it is in none, or there is no such image."""
         return int(self.identity[row]) if 0 <= row < len(self.identity) else -1
 
     def members(self, number: int) -> LongArray:
-        """The images of a group, the least certain first; empty if there is no such group."""
+        """Return the images of a group, the least certain first; empty if there is no such group."""
         at = int(np.searchsorted(self.numbers, number))
         if at == len(self.numbers) or self.numbers[at] != number:
             return np.zeros(0, np.int64)
         return self._order[self._starts[at] : self._starts[at + 1]]
 
     def size(self, number: int) -> int:
-        """How many images a group has."""
+        """Return how many images a group has."""
         return len(self.members(number))
 
     def certain(self, number: int) -> float:
-        """Mean confidence of one group."""
+        """Return the mean confidence of one group."""
         members = self.members(number)
         return float(self.confidence[members].mean()) if len(members) else 0.0
 
     def listed(self, order: str, text: str = "") -> LongArray:
-        """The numbers of the groups whose name contains a text, or whose number it is, in one of `ORDERS`."""
+        """Return the groups whose name contains a text or whose number it is, in one of `ORDERS`."""
         numbers, wanted = self.numbers, text.strip().casefold()
         if wanted:
             found = [number for number, name in self.names.items() if wanted in name.casefold()]

@@ -68,17 +68,22 @@ class Guard:
             return 421, "This server answers on 127.0.0.1 and localhost only."
         first = scope["path"].split("/", 2)[1] if scope["path"].startswith("/") else ""
         if not secrets.compare_digest(first.encode(), self._token.encode()):
-            return 403, "Open the address that cdp review printed; it holds a token."
+            return 403, "Open the address that cdp review printed; it contains a token."
         if scope["method"] in ("GET", "HEAD"):
             return None
         if scope["method"] != "POST":
-            return 405, "Only GET and POST are known here."
+            return 405, "Only GET and POST are allowed."
         if not is_same_origin(headers):
-            return 403, "Changes are taken from the review page itself only."
+            return 403, "Changes are accepted from the review page only."
         length = headers.get("content-length", "")
-        if not length.isdigit() or int(length) > MOST_BODY:
-            return 413, "The form is too long, or does not say how long it is."
+        if not is_number(length) or int(length) > MOST_BODY:
+            return 413, "The form is too long, or has no length."
         return None
+
+
+def is_number(text: str) -> bool:
+    """Test whether text is a whole number of a sensible length; `int` takes more, and fails on long ones."""
+    return text.isascii() and text.isdecimal() and len(text) < 10
 
 
 def host_name(host: str) -> str:
@@ -90,7 +95,7 @@ def host_name(host: str) -> str:
 
 
 def is_same_origin(headers: Headers) -> bool:
-    """Whether a write comes from a page of this server; one of unknown origin does not."""
+    """Return whether a write comes from a page of this server; one of unknown origin does not."""
     sites, origins = headers.getlist("sec-fetch-site"), headers.getlist("origin")
     own = _own_origins(headers.getlist("host"))
     said = [site == "same-origin" for site in sites] + [origin in own for origin in origins]

@@ -51,7 +51,7 @@ class PairProbabilities:
         return seconds
 
     def partners(self, rows: LongArray) -> tuple[LongArray, LongArray, DoubleArray]:
-        """(image, the other image, probability) of every scored pair that an image of `rows` is in."""
+        """Return (image, other image, probability) of every scored pair with an image of `rows`."""
         firsts = _ranges(self.graph.ids[:, 0], rows)
         seconds = self._second_first[_ranges(self._seconds, rows)]
         pairs = np.concatenate([firsts, seconds])
@@ -71,7 +71,7 @@ class PairProbabilities:
         return Between(len(found), likely, float(found.max()), float(found.mean()))
 
     def nearest_groups(self, rows: LongArray, identity: IntArray, most: int = 5) -> list[tuple[int, float]]:
-        """(group, share of the summed probability) of the other groups most tied to images."""
+        """Return (group, share of the summed probability) of the other groups most tied to images."""
         if not len(rows):
             return []
         own, partner, probability = self.partners(rows)
@@ -87,7 +87,7 @@ class PairProbabilities:
 
 
 def _ranges(column: IntArray, rows: LongArray) -> LongArray:
-    """Where a sorted column holds one of some values."""
+    """Return where a sorted column holds one of some values."""
     starts, stops = np.searchsorted(column, rows), np.searchsorted(column, rows, side="right")
     lengths = stops - starts
     offsets = np.repeat(starts - np.cumsum(lengths) + lengths, lengths)
@@ -95,13 +95,13 @@ def _ranges(column: IntArray, rows: LongArray) -> LongArray:
 
 
 def probabilities_in_words(found: Between) -> str:
-    """What the models say about two sets of images, in a sentence or two.
+    """Return what the models say about two sets of images, in a sentence or two.
 
     >>> probabilities_in_words(Between(12, 4, 0.97, 0.42)).partition(". ")[0]
     'The models compared 12 pairs across them: 4 look like one person, 8 do not'
     """
     if not found.scored:
-        return "No model saw any of these images among another's nearest, so they were never compared."
+        return "No model has any of these pairs among its nearest neighbors, so they were not compared."
     if found.scored == 1:
         return (
             f"The models compared one pair across them, and take it for one person with {chance(found.best)}."

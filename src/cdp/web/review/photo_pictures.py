@@ -32,7 +32,7 @@ class PhotoPictures:
         self._decoders = threading.Semaphore(_DECODERS)
 
     def picture(self, row: int) -> bytes:
-        """The photo of a face, at most 1,400 pixels wide and high, with a box around the face.
+        """Return the photo of a face, at most 1,400 pixels wide and high, with a box around the face.
 
         Raises:
             InputError: there is no such row, it has no photo, or the photo cannot be read.
@@ -58,7 +58,7 @@ class PhotoPictures:
 def scaled_box(
     box: Sequence[float], before: tuple[int, int], after: tuple[int, int]
 ) -> tuple[int, int, int, int] | None:
-    """A box on a picture that was made smaller, inside the picture; None if there is none.
+    """Return a box on a picture that was made smaller, inside the picture; None if there is none.
 
     Args:
         box: left, top, right, bottom; NaN = none.
@@ -75,7 +75,7 @@ def scaled_box(
 
 
 def _draw_box(photo: Image.Image, box: tuple[int, int, int, int]) -> None:
-    """A bright line between two dark ones, so that it is seen on every photo."""
+    """Draw a bright line between two dark ones, visible on every photo."""
     from PIL import ImageDraw
 
     draw = ImageDraw.Draw(photo)

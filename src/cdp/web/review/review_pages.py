@@ -41,7 +41,7 @@ KEYS = (
     ("g", "merge the selected groups"),
     ("c", "all shown are one person"),
     ("e", "name"),
-    ("r", "reject: no face, or in no group"),
+    ("r", "reject: no face, or belongs to no group"),
     ("u", "undo"),
     ("a", "apply the answers"),
     ("/", "search"),
@@ -57,7 +57,7 @@ _MOST_COMPARED = 2000
 
 
 def shots(view: View, rows: Iterable[int]) -> list[Shot]:
-    """Images as they are shown."""
+    """Return images as the page shows them."""
     return [_shot(view, int(row)) for row in rows]
 
 
@@ -75,14 +75,14 @@ def _shot(view: View, row: int) -> Shot:
 
 
 def _pager(number: int, n_items: int, per_page: int, *path: object, **query: object) -> tuple[Pager, slice]:
-    """The page that is asked for, or the nearest there is, and the items on it."""
+    """Return the page that is asked for, or the nearest there is, and the items on it."""
     n_pages = max(1, -(-n_items // per_page))
     number = min(max(number, 1), n_pages)
     return Pager(number, n_pages, path, query), slice((number - 1) * per_page, number * per_page)
 
 
 def question_cards(view: View, questions: Sequence[Asked]) -> list[Card]:
-    """The questions, the most valuable first."""
+    """Return the questions, the most valuable first."""
     return [
         Card(
             asked.key,
@@ -107,7 +107,7 @@ def _side(view: View, asked: Asked, side: int) -> Side:
 
 
 def _answering(view: View, rows: Sequence[int]) -> Sequence[int]:
-    """The images that an answer is about: those that stay in their group."""
+    """Return the images that an answer is about: those that stay in their group."""
     return view.staying(rows) or rows
 
 
@@ -127,7 +127,7 @@ def _group_row(view: View, group: int) -> GroupRow:
 
 
 def group_page(view: View, group: int, number: int) -> ImagesPage | None:
-    """One group: its images, the least certain first, and similar groups; None if there is no such group."""
+    """Build the page of a group, least certain images first, with similar groups; None if it is gone."""
     members = view.index.members(group)
     if not len(members):
         return None
@@ -160,16 +160,16 @@ def _similar(view: View, members: LongArray) -> list[Side]:
 
 
 def alone_page(view: View, number: int) -> ImagesPage:
-    """The images in no group, page by page; several together become a person."""
+    """Return the images in no group, page by page; several together become a person."""
     alone = view.index.alone
     pager, part = _pager(number, len(alone), IMAGES_PER_PAGE, "alone")
     shown = alone[part].tolist()
-    about = f"{counted(len(alone), view.thing)}: no pair of theirs was sure enough, or they were rejected."
+    about = f"{counted(len(alone), view.thing)}: no sufficiently probable pair, or rejected."
     return ImagesPage(-1, f"{view.thing.capitalize()}s in no group", about, shown, shots(view, shown), pager)
 
 
 def same_name_page(view: View, name: str, rows: Sequence[int], others: Sequence[Namesake]) -> SameNamePage:
-    """The question whether a name that was typed means a group that has it already."""
+    """Return the question whether a name that was typed means a group that has it already."""
     sides = []
     for one in others:
         shown = one.rows[:_IN_A_ROW]
@@ -180,10 +180,10 @@ def same_name_page(view: View, name: str, rows: Sequence[int], others: Sequence[
 
 
 def history_page(view: View, entries: Sequence[HistoryEntry], number: int) -> EntriesPage:
-    """The journal, the latest first."""
+    """Return the journal, the latest first."""
     pager, part = _pager(number, len(entries), ENTRIES_PER_PAGE, "history")
     answers = counted(len(entries), "answer")
-    about = f"{answers}, the latest first. Nothing is ever removed: to undo is an entry of its own."
+    about = f"{answers}, latest first. Undoing adds an entry; nothing is removed."
     return EntriesPage("History", about, [_entry(view, one) for one in entries[part]], pager)
 
 
@@ -195,14 +195,14 @@ def _entry(view: View, entry: HistoryEntry) -> Entry:
 
 
 def changes_page(view: View, summary: str, sentences: Sequence[tuple[str, tuple[int, ...]]]) -> EntriesPage:
-    """What applying the answers changed: a sentence per event, with images."""
+    """Return what applying the answers changed: a sentence per event, with images."""
     return EntriesPage(
         "What changed", summary, [Entry(words, shots(view, images)) for words, images in sentences]
     )
 
 
 def _spread(members: LongArray, most: int) -> list[int]:
-    """Some members of a group: the least certain ones and evenly spaced others."""
+    """Return some members of a group: the least certain ones and evenly spaced others."""
     if len(members) <= most:
         return [int(row) for row in members]
     doubtful = members[: most // 3]

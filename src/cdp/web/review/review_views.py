@@ -58,16 +58,16 @@ class View:
         return "image" if self.photos is None else "face"
 
     def person(self, number: int) -> str:
-        """What a group is called: its name, else its number."""
+        """Return what a group is called: its name, else its number."""
         return self.index.called(number)
 
     def address(self, *parts: object, **query: object) -> str:
-        """The address of a page of this server."""
+        """Return the address of a page of this server."""
         asked = urlencode({key: value for key, value in query.items() if value not in ("", None)})
         return "/".join((self.prefix, *map(str, parts))) + (f"?{asked}" if asked else "")
 
     def staying(self, rows: Sequence[int]) -> list[int]:
-        """The images that do not leave their group: what is said of a group is said of these."""
+        """Return the images that do not leave their group: what is said of a group is said of these."""
         return [row for row in rows if row not in self.leaving]
 
 

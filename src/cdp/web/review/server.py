@@ -37,9 +37,11 @@ def serve(
             f"The review page needs a web server; run {install_command('review')}.",
             code="review-extra-missing",
         ) from None
+    from cdp.storage.files import check_writable
     from cdp.web.review.session import Session
     from cdp.web.review.web_app import web_app
 
+    check_writable(folder)  # answers are written there
     token = secrets.token_urlsafe(24)
     listening = _listen(port)
     with listening:
@@ -58,7 +60,7 @@ def serve(
 
 
 def _listen(port: int) -> socket.socket:
-    """A socket on the loopback address, open before anything is promised."""
+    """Return a socket on the loopback address, open before anything is promised."""
     listening = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections.abc import Sequence
@@ -16,6 +17,7 @@ from cdp.collection.corrections import (
     Correction,
     active_corrections,
     append_corrections,
+    applicable,
     read_journal,
     undo_corrections,
 )
@@ -68,12 +70,12 @@ class Session:
         self._lock = threading.RLock()
         self._postponed: dict[str, None] = {}
         self._journal: tuple[tuple[int, int], list[Correction]] = ((-1, -1), [])
-        self._changes: tuple[str, Changes | None] = ("Nothing was applied yet.", None)
+        self._changes: tuple[str, Changes | None] = ("Nothing applied yet.", None)
         self._loaded = self._load(open_collection(self.folder), None)
         self.has_pictures = self.pictures.can_show()
 
     def _load(self, collection: Collection, before: _Loaded | None) -> _Loaded:
-        """What is derived from a collection; pictures are those of before while the images are."""
+        """Return what is derived from a collection; pictures are those of before while the images are."""
         if before is not None and before.collection.state.batches == collection.state.batches:
             shown = before.pictures, before.photos, before.photo_names
         else:
@@ -94,7 +96,7 @@ class Session:
         return self._loaded.pictures
 
     def photo(self, row: int) -> bytes:
-        """The photo that an image was cut from, with a box around the face.
+        """Return the photo that an image was cut from, with a box around the face.
 
         Raises:
             InputError: it has none, or the photo cannot be read.
@@ -108,7 +110,7 @@ class Session:
         """Other groups of a name, of which it is not said yet whether they are the person of these images."""
         with self._lock:
             known = [row for row in rows if row < self.n_images]
-            return find_namesakes(name, known, self.index, active_corrections(self.journal()))
+            return find_namesakes(name, known, self.index, self._counting())
 
     @property
     def n_images(self) -> int:
@@ -121,14 +123,14 @@ class Session:
         with self._lock:
             loaded = self._loaded
             names: dict[int, str] = {}
-            for one in active_corrections(self.journal()):
+            for one in self._counting():
                 if one.kind == "name" and one.id >= loaded.collection.n_applied:
                     names |= {loaded.index.group_of(image): one.name for image in one.images}
             names.pop(-1, None)
             return loaded.index.with_names({**loaded.index.names, **names}) if names else loaded.index
 
     def journal(self) -> list[Correction]:
-        """All entries; read again only when the file has grown."""
+        """Return all entries; read again only when the file has grown."""
         file = self.folder / JOURNAL
         with self._lock:
             state = (file.stat().st_size, file.stat().st_mtime_ns) if file.exists() else (0, 0)
@@ -136,21 +138,26 @@ class Session:
                 self._journal = (state, read_journal(self.folder))
             return self._journal[1]
 
+    def _counting(self) -> list[Correction]:
+        """List the entries that count now, except those about images that a killed command did not add."""
+        return applicable(active_corrections(self.journal()), self.n_images)
+
     def waiting(self) -> list[Correction]:
-        """The entries that came since the groups were made."""
-        return self.journal()[self._loaded.collection.n_applied :]
+        """Return the entries that came since the groups were made."""
+        applied = self._loaded.collection.n_applied
+        return [one for one in self.journal() if one.id >= applied]
 
     def view(self, prefix: str) -> View:
-        """What pages are drawn from."""
+        """Return what pages are drawn from."""
         with self._lock:
             loaded = self._refreshed()
-            counts = active_corrections(self.journal())
+            counts = self._counting()
             waiting = [one for one in counts if one.id >= loaded.collection.n_applied]
             said = [image for one in waiting for image in one.images]
             touched = np.unique(loaded.index.identity[said]) if said else np.zeros(0, np.int64)
             answered, needed = len(batches(counts)), loaded.queue.n_left(counts)
             return View(
-                title=self.folder.resolve().name,
+                title=os.path.basename(os.path.realpath(self.folder)),
                 prefix=prefix,
                 index=self.index,
                 probabilities=loaded.probabilities,
@@ -164,7 +171,7 @@ class Session:
             )
 
     def _refreshed(self) -> _Loaded:
-        """The collection, opened again if another process has changed it."""
+        """Return the collection, opened again if another process has changed it."""
         from cdp.collection.collection_folder import read_state
 
         if read_state(self.folder) != self._loaded.collection.state:
@@ -172,9 +179,9 @@ class Session:
         return self._loaded
 
     def questions(self) -> list[Asked]:
-        """The next few questions, those put off at the end."""
+        """Return the next few questions, those put off at the end."""
         with self._lock:
-            corrections = active_corrections(self.journal())
+            corrections = self._counting()
             return self._loaded.queue.ask(corrections, list(self._postponed), _CARDS, self.index.called)
 
     def postpone(self, key: str) -> None:
@@ -197,7 +204,7 @@ class Session:
                 raise InputError(
                     f"There is no image {wrong[0]}; reload the page.", code="image-row-unknown", row=wrong[0]
                 )
-            refuse_contradictions(collection, [*active_corrections(self.journal()), *corrections])
+            refuse_contradictions(collection, [*self._counting(), *corrections])
             return append_corrections(self.folder, stamped(corrections, SOURCE))
 
     def undo(self, numbers: Sequence[int]) -> list[int]:
@@ -208,11 +215,11 @@ class Session:
             if not numbers:
                 last = next((batch for batch in reversed(batches(journal)) if batch[0].id in counts), None)
                 if last is None:
-                    raise InputError("There is nothing to undo.", code="nothing-to-undo")
+                    raise InputError("Nothing to undo.", code="nothing-to-undo")
                 numbers = [one.id for one in last]
             wanted = [number for number in dict.fromkeys(numbers) if number in counts]
             if not wanted:
-                raise InputError("That is undone already.", code="correction-undone-already")
+                raise InputError("Already undone.", code="correction-undone-already")
             return undo_corrections(self.folder, wanted, SOURCE)
 
     def apply(self) -> None:
@@ -233,7 +240,7 @@ class Session:
             )
 
     def changes(self) -> tuple[str, list[tuple[str, tuple[int, ...]]]]:
-        """What the last Apply changed, in words, with a few images each."""
+        """Return what the last Apply changed, in words, with a few images each."""
         with self._lock:
             summary, changes = self._changes
             events = () if changes is None else changes.events
@@ -244,7 +251,7 @@ class Session:
             ]
 
     def history(self) -> list[HistoryEntry]:
-        """The journal as it is shown, the latest first."""
+        """Return the journal as it is shown, the latest first."""
         with self._lock:
             journal = self.journal()
             counts = {one.id for one in active_corrections(journal)}
@@ -258,7 +265,7 @@ class Session:
         """Describe some entries in words; with their numbers if they can be undone."""
         with self._lock:
             journal = self.journal()
-            entries = journal[first : last + 1]
+            entries = [one for one in journal if first <= one.id <= last]
             if not entries or last - first > 10_000:
                 return None
             by_number = {one.id: one for one in journal}
@@ -268,7 +275,7 @@ class Session:
 
 
 def _open_photos(collection: Collection) -> tuple[PhotoPictures | None, Sequence[str] | None]:
-    """The photos that images were cut from, and what they are called; None if there are none."""
+    """Return the photos that images were cut from, and what they are called; None if there are none."""
     faces = read_collection_faces(collection)
     if faces is None:
         return None, None
@@ -306,11 +313,11 @@ def refuse_contradictions(collection: Collection, corrections: Sequence[Correcti
     from cdp.types.constraints import check_constraints
 
     constraints = to_constraints(corrections, collection.n_images)
-    check_constraints(constraints, collection.settings.max_cluster_size, collection.describe)
+    check_constraints(constraints, collection.settings.most_images, collection.describe)
 
 
 def leaving_images(waiting: Sequence[Correction], identity: IntArray) -> frozenset[int]:
-    """The images that corrections take out of the group they are in now: rejected, or said to be another person."""
+    """Return images that corrections remove from their present group."""
     leaving: set[int] = set()
     for batch in batches(waiting):
         for one in batch:
@@ -331,7 +338,7 @@ def leaving_images(waiting: Sequence[Correction], identity: IntArray) -> frozens
 
 
 def progress_in_words(answered: int, needed: int) -> str:
-    """`120 of about 300 questions to precision 0.99`."""
+    """Describe how many questions are answered, and how many more are worth asking."""
     if not needed:
-        return f"{counted(answered, 'answer')}; expected precision is 0.99 or more"
-    return f"{answered:,} of about {answered + needed:,} questions to precision 0.99"
+        return "No more questions are expected to improve the groups"
+    return f"{answered:,} of about {answered + needed:,} useful questions answered"

@@ -44,7 +44,7 @@ class Pictures:
         self._lock, self._decoders = threading.Lock(), threading.Semaphore(_DECODERS)
 
     def thumbnail(self, row: int) -> bytes:
-        """A small square picture of a row.
+        """Return a small square picture of a row.
 
         Raises:
             InputError: there is no such row, or the image cannot be read.
@@ -63,7 +63,7 @@ class Pictures:
         return made
 
     def _kept(self, row: int) -> bytes:
-        """The thumbnail from disk, or made now and kept there."""
+        """Return the thumbnail from disk, or made now and kept there."""
         if self._disk is None or self._paths is None or not 0 <= row < len(self._paths):
             return self._jpeg(row, THUMBNAIL)
         key = self._key(self._paths[row])
@@ -74,7 +74,7 @@ class Pictures:
         return found
 
     def _key(self, path: str) -> str:
-        """A name for the picture of a path as its file is now."""
+        """Return a name for the picture of a path as its file is now."""
         file = self._root / path.partition("!")[0]
         stamp: tuple[int, ...] = ()
         with suppress(OSError):
@@ -83,7 +83,7 @@ class Pictures:
         return hashlib.sha256(f"{file}\0{path}\0{stamp}\0{THUMBNAIL}".encode()).hexdigest()[:32]
 
     def large(self, row: int) -> bytes:
-        """The whole picture of a row, at most 1,400 pixels wide and high.
+        """Return the whole picture of a row, at most 1,400 pixels wide and high.
 
         Raises:
             InputError: there is no such row, or the image cannot be read.
@@ -105,7 +105,7 @@ class Pictures:
         return stream.getvalue()
 
     def can_show(self, n_tried: int = 12) -> bool:
-        """Whether at least one of a few images can be read."""
+        """Return whether at least one of a few images can be read."""
         if self._paths is None or not len(self._paths):
             return False
         step = max(1, len(self._paths) // n_tried)
@@ -118,6 +118,9 @@ class Pictures:
         return False
 
 
+_JPEG_START, _JPEG_END = b"\xff\xd8", b"\xff\xd9"
+
+
 class _Shelf:
     """Files by key, up to a number of bytes: the least recently read go first, disk errors are ignored."""
 
@@ -127,11 +130,13 @@ class _Shelf:
         self._lock = threading.Lock()
 
     def get(self, key: str) -> bytes | None:
-        """What is kept under a key."""
+        """Return what is kept under a key; a file that was damaged since is as good as none."""
         file = self._folder / key[:2] / key
         try:
             content = file.read_bytes()
         except OSError:
+            return None
+        if not (content.startswith(_JPEG_START) and content.endswith(_JPEG_END)):
             return None
         with suppress(OSError):
             os.utime(file)

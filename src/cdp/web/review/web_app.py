@@ -17,7 +17,7 @@ from cdp.errors import CdpError, InputError
 from cdp.web.rendering import packaged, render
 from cdp.web.review import answers, review_pages
 from cdp.web.review.group_index import ORDERS
-from cdp.web.review.guards import Guard
+from cdp.web.review.guards import Guard, is_number
 from cdp.web.review.review_views import Notice, View
 from cdp.web.review.session import Session
 
@@ -42,12 +42,12 @@ Endpoint = Callable[[Request], Awaitable[Response]]
 
 
 def web_app(session: Session, token: str) -> Guard:
-    """The whole application behind its guard; every address starts with the token."""
+    """Return the whole application behind its guard; every address starts with the token."""
     routes = Routes(session, f"/{token}")
     pages: dict[str, Callable[[Request], Response]] = {
         "/": routes.questions,
         "/groups": routes.groups,
-        "/group/{number:int}": routes.group,
+        "/group/{number}": routes.group,
         "/alone": routes.alone,
         "/history": routes.history,
         "/changes": routes.changes,
@@ -55,9 +55,9 @@ def web_app(session: Session, token: str) -> Guard:
         "/style.css": routes.style,
         "/review.js": routes.script,
         "/icon.svg": routes.icon,
-        "/thumbnail/{row:int}": routes.thumbnail,
-        "/picture/{row:int}": routes.picture,
-        "/photo/{row:int}": routes.photo,
+        "/thumbnail/{row}": routes.thumbnail,
+        "/picture/{row}": routes.picture,
+        "/photo/{row}": routes.photo,
     }
     starlette = Starlette(
         routes=[
@@ -70,7 +70,10 @@ def web_app(session: Session, token: str) -> Guard:
 
 def _in_a_thread(endpoint: Callable[[Request], Response]) -> Endpoint:
     async def answer(request: Request) -> Response:
-        return await run_in_threadpool(endpoint, request)
+        try:
+            return await run_in_threadpool(endpoint, request)
+        except CdpError as error:  # of files that were damaged or removed meanwhile
+            return PlainTextResponse(f"{error}\n", 500)
 
     return answer
 
@@ -82,13 +85,13 @@ class Routes:
         self._session, self._prefix = session, prefix
 
     def questions(self, request: Request) -> Response:
-        """The questions, the most valuable first."""
+        """Return the questions, the most valuable first."""
         view = self._view()
         cards = review_pages.question_cards(view, self._session.questions())
         return self._html(request, view, "questions", cards)
 
     def groups(self, request: Request) -> Response:
-        """All groups, or those of a name."""
+        """Return all groups, or those of a name."""
         view, query = self._view(), request.query_params
         order = query.get("order", "")
         order = order if order in ORDERS else next(iter(ORDERS))
@@ -96,24 +99,24 @@ class Routes:
         return self._html(request, view, "groups", page)
 
     def group(self, request: Request) -> Response:
-        """One group."""
+        """Show one group."""
         view = self._view()
-        page = review_pages.group_page(view, request.path_params["number"], _page(request))
+        page = review_pages.group_page(view, _number(request, "number"), _page(request))
         return self._html(request, view, "images", page)
 
     def alone(self, request: Request) -> Response:
-        """The images in no group."""
+        """Return the images in no group."""
         view = self._view()
         return self._html(request, view, "images", review_pages.alone_page(view, _page(request)))
 
     def history(self, request: Request) -> Response:
-        """The journal."""
+        """Return the journal."""
         view = self._view()
         page = review_pages.history_page(view, self._session.history(), _page(request))
         return self._html(request, view, "entries", page)
 
     def changes(self, request: Request) -> Response:
-        """What the last Apply changed."""
+        """Return what the last Apply changed."""
         view = self._view()
         return self._html(request, view, "entries", review_pages.changes_page(view, *self._session.changes()))
 
@@ -123,7 +126,7 @@ class Routes:
     def _drawn(
         self, view: View, template: str, page: object, back: str, notice: Notice | None = None, *, stays: bool
     ) -> Response:
-        """A page; its forms lead to `back`, which is the page itself if it `stays`."""
+        """Return a page; its forms lead to `back`, which is the page itself if it `stays`."""
         return HTMLResponse(
             render(
                 f"{template}.html",
@@ -138,7 +141,7 @@ class Routes:
         )
 
     def report(self, _: Request) -> Response:
-        """The collection's report."""
+        """Return the collection's report."""
         file = self._session.report
         headers = {"Content-Security-Policy": _REPORT_POLICY}
         page = file.read_bytes().replace(b"</footer>", _BACK + b"</footer>", 1)
@@ -147,7 +150,7 @@ class Routes:
         return HTMLResponse(page, headers=headers)
 
     def style(self, _: Request) -> Response:
-        """How it looks."""
+        """Return how it looks."""
         return Response(packaged("style.css"), media_type="text/css", headers=_KEPT)
 
     def script(self, _: Request) -> Response:
@@ -155,24 +158,24 @@ class Routes:
         return Response(packaged("review/review.js"), media_type="text/javascript", headers=_KEPT)
 
     def icon(self, _: Request) -> Response:
-        """The icon of the tab."""
+        """Return the icon of the tab."""
         return Response(_ICON, media_type="image/svg+xml", headers=_KEPT)
 
     def thumbnail(self, request: Request) -> Response:
-        """A small picture."""
-        return self._picture(request.path_params["row"], self._session.pictures.thumbnail)
+        """Return a small picture."""
+        return self._picture(_number(request, "row"), self._session.pictures.thumbnail)
 
     def picture(self, request: Request) -> Response:
-        """A large picture."""
-        return self._picture(request.path_params["row"], self._session.pictures.large)
+        """Return a large picture."""
+        return self._picture(_number(request, "row"), self._session.pictures.large)
 
     def photo(self, request: Request) -> Response:
-        """The photo of a face; an empty picture says that it is gone."""
-        return self._picture(request.path_params["row"], self._session.photo, _NO_PHOTO)
+        """Return the photo of a face; an empty picture says that it is gone."""
+        return self._picture(_number(request, "row"), self._session.photo, _NO_PHOTO)
 
     def _picture(self, row: int, make: Callable[[int], bytes], otherwise: str = _NO_PICTURE) -> Response:
         if not 0 <= row < self._session.n_images:
-            return PlainTextResponse(f"There is no image {row}.\n", 404)
+            return PlainTextResponse("There is no such image.\n", 404)
         try:
             return Response(make(row), media_type="image/jpeg", headers=_KEPT)
         except InputError:
@@ -231,12 +234,12 @@ class Routes:
     def _notice(self, request: Request) -> Notice | None:
         if words := request.query_params.get("refused", ""):
             return Notice(words[:1000], refused=True)
-        numbers = [int(one) for one in request.query_params.get("said", "").split("-") if one.isdecimal()][:2]
+        numbers = [int(one) for one in request.query_params.get("said", "").split("-") if is_number(one)][:2]
         message = self._session.message_between(numbers[0], numbers[-1]) if numbers else None
         return Notice(*message) if message else None
 
     def _back(self, fields: dict[str, list[str]]) -> str:
-        """The page that a form came from, if it is one of ours."""
+        """Return the page that a form came from, if it is one of ours."""
         asked = (fields.get("back") or [""])[0]
         parts = urlsplit(asked)
         own = asked.startswith(f"{self._prefix}/") and not parts.netloc and not parts.scheme
@@ -256,13 +259,13 @@ async def _read_form(request: Request) -> dict[str, list[str]]:
 
 
 def _own_address(request: Request) -> str:
-    """The address of a page without its notice."""
+    """Return the address of a page without its notice."""
     query = request.scope["query_string"].decode("latin-1")
     return _with(str(request.scope["path"]) + (f"?{query}" if query else ""))
 
 
 def _with(address: str, **query: str) -> str:
-    """An address with other values in its query, those of earlier notices left out."""
+    """Return an address with other values in its query, those of earlier notices left out."""
     from urllib.parse import parse_qsl, urlencode
 
     parts = urlsplit(address)
@@ -276,4 +279,10 @@ def _numbers(numbers: Sequence[int]) -> str:
 
 def _page(request: Request) -> int:
     text = request.query_params.get("page", "1")
-    return int(text) if text.isascii() and text.isdecimal() and len(text) < 9 else 1
+    return int(text) if is_number(text) else 1
+
+
+def _number(request: Request, name: str) -> int:
+    """Parse a row or a number in an address; -1 if it is none."""
+    text = request.path_params[name]
+    return int(text) if is_number(text) else -1

@@ -9,7 +9,7 @@ import numpy as np
 
 from cdp.collection.collection import Collection
 from cdp.collection.corrections import Correction, to_constraints
-from cdp.collection.questions import KINDS, Questions, questions_left, rank_questions
+from cdp.collection.questions import KINDS, Questions, rank_questions
 from cdp.types.arrays import BoolArray
 from cdp.types.constraints import constrain_parts, join_certain, said_of_pairs
 from cdp.web.review.group_index import GroupIndex
@@ -17,7 +17,6 @@ from cdp.web.review.review_views import Asked
 from cdp.web.words import counted
 
 _ON_A_SIDE = 10
-_PRECISION = 0.99
 Called = Callable[[int], str]
 
 
@@ -42,7 +41,7 @@ class Queue:
     def ask(
         self, corrections: Sequence[Correction], postponed: Sequence[str], most: int, called: Called
     ) -> list[Asked]:
-        """The most valuable questions that no correction answers; those put off come last.
+        """Return the most valuable questions that no correction answers; those put off come last.
 
         Args:
             called: number of a group -> what it is called.
@@ -61,12 +60,11 @@ class Queue:
         return [*first, *(later[key] for key in postponed if key in later)][:most]
 
     def n_left(self, corrections: Sequence[Correction]) -> int:
-        """About how many more answers until the expected precision is 0.99."""
-        left = self._questions.take(self._open(corrections))
-        return questions_left(left, self._collection.identity, _PRECISION)
+        """Count the open questions that are worth asking."""
+        return self._questions.take(self._open(corrections)).n_worth_asking
 
     def _open(self, corrections: Sequence[Correction]) -> BoolArray:
-        """Which questions are not answered; what follows from answers is not asked either."""
+        """Return which questions are not answered; what follows from answers is not asked either."""
         part, images = self._questions.part, self._questions.images
         given = constrain_parts(to_constraints(corrections, len(part)), part)
         pairs = part[images]
@@ -98,7 +96,7 @@ class Queue:
         )
 
     def _shown(self, image: int) -> tuple[int, ...]:
-        """Some images of a part; the one that stands for it is the last."""
+        """Return some images of a part; the one that stands for it is the last."""
         members = self._parts.members(int(self._questions.part[image]))
         others = members[members != image]
         if len(others) >= _ON_A_SIDE:
@@ -120,7 +118,7 @@ class Queue:
         if kind == "doubtful":
             return (
                 f"Does this {self._thing} belong to {one}?",
-                "Its tie to the others is the weakest of the group.",
+                "It is the least certain image of the group.",
             )
         if kind == "split":
             why = f"They may be one person in two groups; the answer resolves {pairs} of {self._thing}s."
@@ -130,5 +128,5 @@ class Queue:
         someone = one if groups[0] >= 0 else other
         return (
             f"Does this {self._thing} belong to {someone}?",
-            "It is in no group, and this is the one it is most like.",
+            "It is in no group; this group is the most similar.",
         )

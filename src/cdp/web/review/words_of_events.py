@@ -22,7 +22,7 @@ def batches(journal: Sequence[Correction]) -> list[list[Correction]]:
 def correction_in_words(
     entries: Sequence[Correction], index: GroupIndex, by_number: Mapping[int, Correction]
 ) -> str:
-    """The corrections of one action, in words."""
+    """Return the corrections of one action, in words."""
     said = []
     undone = [one.undoes for one in entries if one.kind == "undo"]
     if undone:
@@ -55,7 +55,7 @@ def _people(images: Sequence[int], index: GroupIndex) -> str:
 
 
 def event_in_words(event: Event, index: GroupIndex, most: int) -> tuple[str, tuple[int, ...]]:
-    """(what happened to an identity, a few images of where it is now)."""
+    """Describe (what happened to an identity, a few images of where it is now)."""
     one, other = index.called(event.identity), index.called(event.other)
     images = counted(event.images, "image")
     words = {

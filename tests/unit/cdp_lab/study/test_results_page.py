@@ -57,6 +57,6 @@ def test_results_say_how_they_were_made_and_name_nobodys_folders(name):
     assert re.fullmatch(r"[0-9a-f]{12}", results["commit"]), "of committed code"
     assert results["cores"] > 0
     assert results["seconds"] > 0
-    assert results["command"].startswith("cdp study ")
+    assert results["command"].startswith(("cdp study ", "cdp-lab study "))
     assert not re.search(r'"(/|[A-Z]:\\)', json.dumps(results))
     assert (RESULTS / name / "remarks.md").is_file(), "agreement with the paper is said in words"

@@ -104,7 +104,7 @@ def test_markdown_sets_our_table_below_the_papers(results):
     assert "| 10 | mediator | 0.810 ± 0.014 | 1,000 ± 1 | best |" in ours
     assert "![rank-1](plot-rank1.svg)" in ours
     assert "2 of 3 runs are done" in ours
-    assert "cdp study ratio x.toml --out y" in ours
+    assert "cdp-lab study ratio x.toml --out y" in ours
     assert "commit" not in page
 
 
@@ -120,14 +120,14 @@ def test_a_study_with_several_recipes_has_one_table_of_the_paper(results):
     )
     headings = [line for line in both.splitlines() if line.startswith("#")]
     assert headings == [
-        "# Results beside the paper's", "## More & more", "### ratio", "### On letters", "## Of k", "### What was measured",
+        "# Results and the paper's", "## More & more", "### ratio", "### On letters", "## Of k", "### What was measured",
     ]  # fmt: skip
     assert both.count("The paper's (Fig. 1):") == 2
     assert (
         both.index("In short: no.") < both.index("no significant difference") < both.index("## More & more")
     )
     assert "differs from it by no more than √(sd₁² + sd₂²)" in both
-    assert "counted once, commit abc123. 2 of 3 runs" in both
+    assert "counted once. 2 of 3 runs" in both
 
 
 def test_remarks_are_set_below_the_table_and_links_hold_from_the_page(results, tmp_path):

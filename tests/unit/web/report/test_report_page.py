@@ -247,11 +247,11 @@ def test_without_truth_only_what_is_known(record, artifacts):
     unknown = {f"results__committee__members__{at}__edge_precision": None for at in range(3)}
     changed = having(record, results__labels__true=None, parts__unlabeled__identities=None, **unknown)
     page = check(build_page(changed, blind(artifacts)))
-    assert "Their true identities are not known" in page.text
+    assert "True identities are unknown" in page.text
     assert "colored by its label" in page.text
-    assert "discarded, though near this group" in page.text
+    assert "discarded image near this group" in page.text
     assert "Groups with most discarded images nearby" in page.text
-    for words in ("Typical failure", "a mistake", "BCubed", "edge precision"):
+    for words in ("Mixed groups", "a mistake", "BCubed", "edge precision"):
         assert words not in page.text
     assert any("missed" in image["class"] for image in page.images)
     assert not any("other" in image["class"] for image in page.images)
@@ -264,7 +264,7 @@ def test_without_a_bound(record, artifacts):
     )
     page = check(build_page(changed, artifacts))
     before, after = (100 * model.rank1.value for model in headline.models[:2])
-    assert "The run trained no network on all true labels, so the best possible is not known." in page.text
+    assert "No network was trained on all true labels, so the upper bound is unknown." in page.text
     assert f"{after - before:+.1f} points".replace("-", "−") in page.text
     assert "gap closed" not in page.text
 
@@ -283,16 +283,16 @@ def test_a_run_on_embeddings_has_everything_but_pictures_and_recognition(record,
     assert "Recognition was not measured" in page.text
     assert "headline" not in page.ids
     assert "Did it help?" not in page.text
-    assert "The image paths are not known, so images are listed by row" in page.text
+    assert "Image paths are unknown; images are listed by row" in page.text
     labels = artifacts.labels
     row = int(survey_groups(labels, identities).members(0)[0])
     assert f"row {row} {labels.confidence[row]:.2f}" in page.text
     for words in (
-        "Typical failure",
+        "Mixed groups",
         "Accepted pairs",
         "First-layer weights",
         "Edge precision",
-        "How often they agree",
+        "Agreement",
     ):
         assert words in page.text
     for words in ("Rank-1 alone", "parameters", "rank-1"):
@@ -317,7 +317,7 @@ def test_labels_alone_have_a_report(made_run, artifacts, tmp_path):
     assert "Consensus-driven propagation: groups unlabeled" in page.text
     assert "threshold on the mean probability between groups" in page.text
     assert "First-layer weights" in page.text
-    assert "Nothing was measured about single models." in page.text
+    assert "Single models were not measured." in page.text
     assert len(page.images) > 20
     without = check(build_page(record, replace(artifacts, images=None)))
     assert without.images == []
@@ -352,14 +352,14 @@ def test_with_a_vote_without_tuning_and_members(record, artifacts):
     assert "Pairs were accepted by vote" in page.text
     assert "threshold on the base's similarity" in page.text
     assert "Thresholds tried" not in page.text
-    assert "Nothing was measured about single models." in page.text
+    assert "Single models were not measured." in page.text
 
 
 def test_accepted_pairs_of_average_linkage_are_called_so(record, artifacts):
     page = check(build_page(having(record, results__labels__setting="threshold"), artifacts))
     assert "Before propagation: " in page.text
     page = check(build_page(having(record, results__labels__threshold_kind="mean probability"), artifacts))
-    assert "candidate pairs ended in one group; they count as accepted." in page.text
+    assert "candidate pairs are in one group, and count as accepted." in page.text
     assert "Before propagation" not in page.text
 
 
@@ -388,13 +388,13 @@ def test_an_ensemble_stands_below_the_members(record, artifacts):
 
 def test_weights_that_do_not_fit_their_names_are_not_drawn(record, artifacts):
     changed = having(record, results__mediator__columns=record.results.mediator.columns[1:])
-    assert "The weights of this mediator are not at hand." in check(build_page(changed, artifacts)).text
+    assert "The weights of this mediator are not available." in check(build_page(changed, artifacts)).text
 
 
 def test_inputs_that_only_harm(record, artifacts):
     importance = [Importance(block="affinity", drop=-0.25), Importance(block="relationship")]
     page = check(build_page(having(record, results__mediator__importance=importance), artifacts))
-    assert "It can do without any single kind of them" in page.text
+    assert "No single kind of input is indispensable" in page.text
     assert "affinity −0.250; relationship —" in page.text
     only = having(record, results__mediator__importance=importance[:1])
     assert "affinity −0.250" in check(build_page(only, artifacts)).text
@@ -405,10 +405,10 @@ def test_almost_nothing_is_known():
     page = check(build_page(record, Artifacts()))
     for words in (
         "Recognition was not measured",
-        "There are no groups to show.",
-        "The accepted pairs are not at hand, so there is no graph.",
-        "There is no mediator with weights",
-        "This run recorded no stages.",
+        "No groups.",
+        "The accepted pairs are not available, so there is no graph.",
+        "No mediator with weights",
+        "No stages recorded.",
         "Consensus-driven propagation: a run",
     ):
         assert words in page.text
@@ -427,7 +427,7 @@ def test_nothing_was_labeled(record, artifacts):
         results__labels__true__pairs={"recall": 0.0, "candidates": 10, "accepted": 0},
     )
     page = check(build_page(changed, replace(artifacts, labels=empty, consensus=nothing)))
-    assert "0.0 % of the unlabeled images got a label, in 0 pseudo-identities" in page.text
+    assert "0.0 % of the unlabeled images are labeled, in 0 pseudo-identities" in page.text
     assert "precision is undefined" in page.text
     assert "No pair was accepted, so there is no graph." in page.text
 
@@ -438,7 +438,7 @@ def test_groups_that_are_too_large_to_draw(record):
     chain = np.stack([np.arange(n_images - 1), np.arange(1, n_images)], axis=1)
     graph = ConsensusGraph(chain, np.full(len(chain), 0.1), n_images)
     page = check(build_page(record, Artifacts(labels=labels, consensus=graph)))
-    assert "No group is small enough to draw, so there is no graph." in page.text
+    assert "All groups are too large to draw, so there is no graph." in page.text
     smaller = ConsensusGraph(chain[:99], np.full(99, 0.1), 100)
     page = check(
         build_page(record, Artifacts(labels=Labels.from_array(np.zeros(100, np.int64)), consensus=smaller))
@@ -491,7 +491,7 @@ def model(key, value, spread=0.01):
             (0.5, 0.4, 0.8),
             -0.33,
             0.01,
-            "Pseudo-labels did not help here: rank-1 fell from 50.0 % to 40.0 %, while all true labels would have given "
+            "Pseudo-labels did not help: rank-1 fell from 50.0 % to 40.0 %, while all true labels gave "
             "80.0 %.",
         ),
         (
@@ -505,7 +505,7 @@ def model(key, value, spread=0.01):
             0.033,
             0.02,
             "Pseudo-labels raised rank-1 from 50.0 % to 51.0 %; all true labels gave 80.0 %. That closes 3.3 % of the gap. "
-            "The two 95 % intervals overlap, so this test alone does not settle the difference.",
+            "The 95 % intervals overlap, so this test does not settle the difference.",
         ),
         (
             (0.5, 0.6, 0.5),
@@ -541,7 +541,7 @@ def test_writing(artifacts, record, tmp_path):
 
 def test_a_record_without_artifacts_has_a_report(record, full):
     page = check(build_page(record, Artifacts()))
-    assert "There are no groups to show." in page.text
+    assert "No groups." in page.text
     assert page.text.partition("Did it help?")[0] == full.text.partition("Did it help?")[0]
 
 
@@ -560,11 +560,11 @@ def test_an_unreadable_image_becomes_a_question_mark(artifacts, tmp_path, record
     images = Manifest(paths, artifacts.truth, root=str(tmp_path))
     page = check(build_page(record, replace(artifacts, images=images)))
     assert len(page.images) <= 2
-    assert "A question mark stands for an image that could not be read." in page.text
+    assert "A question mark is an image that could not be read." in page.text
     good.unlink()
     page = check(build_page(record, replace(artifacts, images=images)))
     assert page.images == []
-    assert "The images could not be read, so they are listed by path with their confidence." in page.text
+    assert "The images could not be read; they are listed by path with their confidence." in page.text
     assert re.search(r"bad.png [01].\d\d ", page.text)
 
 

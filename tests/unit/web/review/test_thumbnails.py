@@ -39,3 +39,14 @@ def test_thumbnails_on_disk_are_bounded_and_a_disk_that_refuses_is_left_alone(tm
     assert 0 < len([one for one in (tmp_path / "kept").glob("*/*") if one.is_file()]) <= 6
     (tmp_path / "file").touch()
     assert Pictures(paths, str(tmp_path), kept_in=tmp_path / "file").thumbnail(0)
+
+
+def test_a_damaged_thumbnail_is_made_again(tmp_path):
+    shelf = tmp_path / "kept"
+    Image.new("RGB", (40, 40), (200, 30, 30)).save(tmp_path / "a.png")
+    made = Pictures(["a.png"], str(tmp_path), kept_in=shelf).thumbnail(0)
+    (kept,) = [one for one in shelf.rglob("*") if one.is_file()]
+    for damage in (b"", made[: len(made) // 2], made[:100] + bytes(len(made) - 100)):
+        kept.write_bytes(damage)
+        assert Pictures(["a.png"], str(tmp_path), kept_in=shelf).thumbnail(0) == made
+        assert kept.read_bytes() == made
