@@ -1,4 +1,4 @@
-"""The tables of docs/collections.md, from what `python -m benchmarks collections` measured.
+"""The tables of docs/results/collections.md, from what `python -m benchmarks collections` measured.
 
 python -m benchmarks collections --out docs/results/collections.json && python docs/make_collection_tables.py
 """
@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import Any
 
 DOCS = Path(__file__).resolve().parent
-PAGE, MEASURED = DOCS / "collections.md", DOCS / "results" / "collections.json"
+PAGE, MEASURED = DOCS / "results" / "collections.md", DOCS / "results" / "collections.json"
 SETS = {"lfw": "LFW", "drawn faces": "drawn faces", "omniglot": "Omniglot"}
 ORDERS = ("random", "by person", "rare first")
 REVIEWED = ("omniglot", "drawn faces")
 REVIEWS = {
     "most valuable first": "most valuable first",
-    "most valuable first, learning": "… and trees trained anew every 250 answers",
+    "most valuable first, learning": "… with trees retrained every 250 answers",
     "least confident first": "least confident first",
     "random": "random",
 }

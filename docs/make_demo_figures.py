@@ -1,4 +1,4 @@
-"""The demo's own figures for README: a table, a picture of its page, and the numbers they were made from.
+"""The demo's figures for docs/results/demo.md: a table, a picture of its page, and the numbers they were made from.
 
     make demo && .venv/bin/python docs/make_demo_figures.py demo
 
@@ -27,7 +27,7 @@ from cdp.storage.artifacts import read_run_record
 from cdp.types.run_record import RunRecord
 
 DOCS = Path(__file__).resolve().parent
-README = DOCS.parent / "README.md"
+PAGE = DOCS / "results" / "demo.md"
 KEPT = DOCS / "results" / "demo.json"
 PICTURE = DOCS / "pictures" / "demo.png"
 MARKS = ("<!-- demo figures -->\n", "<!-- end of demo figures -->\n")
@@ -91,7 +91,7 @@ def percent(figure: dict[str, float]) -> str:
 
 
 def between_marks(text: str, inside: str) -> str:
-    """README with the table put between its marks."""
+    """The page with the table put between its marks."""
     start, end = MARKS
     return re.sub(
         f"{re.escape(start)}.*?{re.escape(end)}", lambda _: f"{start}{inside}{end}", text, flags=re.DOTALL
@@ -114,7 +114,7 @@ def take_picture(page: Path) -> None:
         ]
         # Ordinary groups and those that lost images: the paper's figure; the failures are for the page itself.
         text = page.read_text(encoding="utf-8")
-        parts = re.split(r"(?=<h3>(?:Typical failure: several|Groups that lost|The least certain))", text)
+        parts = re.split(r"(?=<h3>(?:Mixed groups|Groups that lost|Least certain))", text)
         only = (parts[0] + parts[2] + "</section>").replace(
             "</head>", "<style>section:not(#groups),header,nav,footer{display:none}</style></head>"
         )
@@ -132,7 +132,7 @@ def main() -> None:
     folder = Path(sys.argv[1] if len(sys.argv) > 1 else "demo")
     figures = kept_figures(read_run_record(folder / "run" / "run.json"))
     KEPT.write_text(json.dumps(figures, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-    README.write_text(between_marks(README.read_text(encoding="utf-8"), table(figures)), encoding="utf-8")
+    PAGE.write_text(between_marks(PAGE.read_text(encoding="utf-8"), table(figures)), encoding="utf-8")
     take_picture(folder / "report.html")
 
 

@@ -1,4 +1,4 @@
-"""The table of other k-NN libraries in docs/search.md, from what `python -m benchmarks peers` measured.
+"""The table of other k-NN libraries in docs/results/search.md, from what `python -m benchmarks peers` measured.
 
 python -m benchmarks peers --out docs/results/peers.json && python docs/make_peers_table.py
 """
@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 DOCS = Path(__file__).resolve().parent
-PAGE, MEASURED = DOCS / "search.md", DOCS / "results" / "peers.json"
+PAGE, MEASURED = DOCS / "results" / "search.md", DOCS / "results" / "peers.json"
 START, END = "<!-- peers -->\n", "<!-- end of peers -->\n"
 SETS = {
     "structured": "made up, structured",

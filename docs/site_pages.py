@@ -1,7 +1,7 @@
-"""Hooks of mkdocs.yml: pages from outside docs/, an API page per package, and links that work here and on the site.
+"""Hooks of mkdocs.yml: pages from outside docs/, the entries of the API page, and links that work here and on the site.
 
-Links in the Markdown files are those of the repository. On the site, a link to a page outside `docs/` leads to its copy, one to a
-module to its place in the API reference, and one to any other file of the repository to that file, which is added.
+Links in the Markdown files are those of the repository. On the site, a link to a page outside `docs/` leads to its copy, and one to
+any other file of the repository to that file, which is added.
 """
 
 from __future__ import annotations
@@ -16,38 +16,27 @@ from mkdocs.structure.files import File
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = {
     "README.md": "index.md",
-    **{f"{name}.md": f"{name}.md" for name in ("ARCHITECTURE", "CONTRIBUTING", "CHANGELOG")},
+    **{f"{name}.md": f"{name}.md" for name in ("ARCHITECTURE", "CONTRIBUTING", "CHANGELOG", "SECURITY")},
 }
-_SOURCE = "src/cdp/"
+_SHIM = "https://unpkg.com/iframe-worker/shim"
 _LINK = re.compile(r"(?<=\]\()([^)\s#:]+)(#[^)\s]*)?(?=[)\s])")
 
 
-def packages() -> dict[str, str]:
-    """API page -> the module or package that it documents."""
-    top = ROOT / _SOURCE
-    found = {
-        f"api/{path.parent.name}.md": f"cdp.{path.parent.name}" for path in sorted(top.glob("*/__init__.py"))
-    }
-    found |= {f"api/{path.stem}.md": f"cdp.{path.stem}" for path in sorted(top.glob("[a-z]*.py"))}
-    return found
+FIRST = ("CDP", "Views", "Embeddings", "Labels", "Status", "Collection", "Correction")
+"""The names that most users need; the others follow in alphabetical order."""
 
 
-def on_config(config: Any) -> Any:
-    """The API pages at the end of the navigation."""
-    config.nav.append({"API": [{name: page} for page, name in packages().items()]})
-    return config
+def public_names() -> list[str]:
+    """The public names of cdp, from its `__all__`."""
+    import cdp
+
+    return [*FIRST, *(name for name in cdp.__all__ if name not in (*FIRST, "__version__"))]
 
 
 def on_files(files: Any, config: Any) -> Any:
-    """Add the pages from outside docs/, and the API pages."""
+    """Add the pages from outside docs/."""
     for source, page in PAGES.items():
         files.append(File.generated(config, page, content=(ROOT / source).read_text(encoding="utf-8")))
-    for page, name in packages().items():
-        files.append(
-            File.generated(
-                config, page, content=f"# {name}\n\n::: {name}\n    options:\n      heading_level: 2\n"
-            )
-        )
     # Files that pages link to must be there before links are checked.
     for file in list(files.documentation_pages()):
         for link in _LINK.finditer(file.content_string):
@@ -63,8 +52,10 @@ def on_files(files: Any, config: Any) -> Any:
 
 
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
-    """Links of the repository as links of the site."""
+    """Links of the repository as links of the site; the API page gets its entries."""
     here = page.file.src_uri
+    if here == "api.md":
+        return markdown + "\n".join(f"\n::: cdp.{name}\n" for name in public_names())
 
     def replace(link: re.Match[str]) -> str:
         target = resolve(repository_path(here), link[1])
@@ -76,6 +67,12 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
         return relative + (link[2] or (f"#{anchor}" if anchor else ""))
 
     return _LINK.sub(replace, markdown)
+
+
+def on_post_page(output: str, page: Any, **_: Any) -> str:
+    """Use the project's own script for searching from disk, so that nothing is fetched from elsewhere."""
+    here = PurePosixPath(page.file.dest_uri).parent
+    return output.replace(_SHIM, os.path.relpath("iframe_worker.js", here).replace(os.sep, "/"))
 
 
 def repository_path(page: str) -> str:
@@ -95,13 +92,4 @@ def site_path(target: str) -> str | None:
         return PAGES[target]
     if target.startswith("docs/"):
         return target.removeprefix("docs/")
-    if target.startswith(_SOURCE):
-        module = (
-            target.removeprefix(_SOURCE)
-            .removesuffix("/__init__.py")
-            .removesuffix(".py")
-            .rstrip("/")
-            .split("/")
-        )
-        return f"api/{module[0]}.md#cdp.{'.'.join(module)}"
     return f"repository/{target}" if (ROOT / target).is_file() else None
