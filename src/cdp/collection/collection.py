@@ -36,7 +36,7 @@ from cdp.collection.scored_files import read_identities, read_scored
 from cdp.errors import CdpError, StoreError
 from cdp.scoring.settings import ConsensusSettings
 from cdp.storage.artifacts import CARD, read_array, read_card, read_json, read_json_lines, read_settings
-from cdp.storage.files import write_bytes
+from cdp.storage.files import sweep, write_bytes
 from cdp.types import ConsensusGraph, Labels, Views
 from cdp.types.arrays import ByteArray, FloatArray, IntArray, LongArray
 from cdp.types.constraints import Constraints
@@ -301,6 +301,10 @@ def open_collection(folder: str | Path) -> Collection:
         StoreError: it is damaged.
     """
     place = Path(folder)
+    # A command that was killed while it replaced the folder may have left the old one, with images that were
+    # to be forgotten, or only the old one.
+    target = place.absolute()
+    sweep(target.parent, target.name)
     state = read_state(place)
     groups = numbered(place, "groups", state.groups)
     card = read_card(groups, GROUPS_KIND)
