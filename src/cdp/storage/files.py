@@ -391,6 +391,9 @@ def folder_bytes(folder: Path) -> int:
 
 def artifact_kind(folder: Path) -> str:
     """Return the artifact kind of a folder, `run` for a run; empty if cdp did not write it."""
+    if not folder.exists():  # a command was killed while it replaced it
+        target = folder.absolute()
+        sweep(target.parent, target.name)
     card = folder / "card.json"
     if card.is_file():
         with suppress(OSError, ValueError, KeyError, TypeError, RecursionError):

@@ -1,5 +1,6 @@
 """Collections: made, opened, corrected, extended, killed."""
 
+import shutil
 from dataclasses import replace
 
 import numpy as np
@@ -28,6 +29,7 @@ from cdp.scoring import tree_scorer
 from cdp.scoring.settings import ConsensusSettings
 from cdp.scoring.tree_scorer import TreeScorer
 from cdp.scoring.trees import TreeScores
+from cdp.storage import files
 from cdp.storage.files import locked
 from cdp.types import Labels, Status
 from cdp.types.constraints import said_of_pairs
@@ -247,6 +249,18 @@ def test_a_killed_extension_changes_nothing_and_can_be_done_again(halves, faces,
     grown, _ = extend(faces, bare(second), growth=GrowthSettings(retrain_after=9))
     assert grown.n_images == len(before) + second.n_images
     assert not (faces.folder / ".steps").exists()
+
+
+@pytest.mark.parametrize("is_there", [True, False])
+def test_what_a_killed_replacement_left_is_tidied_when_it_is_opened(faces, monkeypatch, is_there):
+    monkeypatch.setattr(files, "_is_alive", lambda _: False)
+    old = files.partial_beside(faces.folder, ".replaced")
+    if is_there:
+        shutil.copytree(faces.folder, old)
+    else:
+        faces.folder.rename(old)
+    np.testing.assert_array_equal(open_collection(faces.folder).identity, faces.identity)
+    assert [one.name for one in faces.folder.parent.iterdir()] == ["faces"]
 
 
 def test_identities_with_numbers_keep_them(faces):
