@@ -33,6 +33,7 @@ NAMES = (
     "unlabeled_albums",
     "lfw_unlabeled",
     "known_people",
+    "album_questions",
     "identification",
     "collections",
     "training",

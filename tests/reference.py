@@ -289,6 +289,20 @@ def rank_order(neighbors):
     }
 
 
+def edge_probabilities(neighbors, similarity, temperature):
+    """FC-ES: P_ij = sum over l in N_i and N_j of (p_il + p_jl) / 2, where p is a softmax of -(2 - 2 a) / tau."""
+    share = []
+    for image, (others, cosines) in enumerate(zip(neighbors, similarity, strict=True)):
+        near = {image: 1.0} | {int(j): float(a) for j, a in zip(others, cosines, strict=True) if j >= 0}
+        weights = {j: np.exp(-(2 - 2 * a) / temperature) for j, a in near.items()}
+        share.append({j: weight / sum(weights.values()) for j, weight in weights.items()})
+    found = np.zeros(neighbors.shape)
+    for i, rank in np.argwhere(neighbors >= 0):
+        j = int(neighbors[i, rank])
+        found[i, rank] = sum((share[i][one] + share[j][one]) / 2 for one in share[i].keys() & share[j].keys())
+    return found
+
+
 def first_neighbor_groups(first):
     """FINCH, Eq. 1: A(i, j) = 1 if j = first(i) or i = first(j) or first(i) = first(j); its connected components."""
     n_images = len(first)

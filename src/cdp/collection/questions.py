@@ -33,6 +33,10 @@ from cdp.types.labels import number_by_first_appearance
 KINDS = ("mixed", "doubtful", "split", "lone")
 _STRICTER = 0.5
 _WORTH_ASKING = 0.5
+_LEAST_CHANGE = 0.1
+"""Least probability that an answer changes groups that were made without labels: nobody likes to say what is
+known already, however many images a question is about."""
+
 _MOST_FAR_PAIRS = 100_000
 _LONE_IS_SOMEBODY = 0.5
 
@@ -99,8 +103,12 @@ def rank_questions(
     mean = _mean_threshold(settings, threshold)
     part = _stricter_parts(scored, identity, settings, mean, given)
     found = _rank_parts(part, scored, identity, confidence, settings, mean, given, far=False)
-    if isinstance(scored, SimilarityGraph) or (len(found) and found.value[0] >= _WORTH_ASKING):
-        return found.take(found.value >= _WORTH_ASKING)
+    is_worth = found.value >= _WORTH_ASKING
+    if isinstance(scored, SimilarityGraph):
+        change = found.value / found.sizes.prod(axis=1)
+        return found.take(is_worth & (change >= _LEAST_CHANGE))
+    if is_worth.any():
+        return found.take(is_worth)
     part = _without_weakest(part, confidence, join_certain(given))
     return _rank_parts(part, scored, identity, confidence, settings, mean, given, far=True)
 

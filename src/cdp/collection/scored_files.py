@@ -23,7 +23,7 @@ from cdp.scoring.trees import TreeScores
 from cdp.scoring.zscore import NullStatistics, ZScoredPairs
 from cdp.storage.artifacts import fill, fill_arrays, load, read_array, read_card, read_json, read_settings
 from cdp.storage.files import write_json, writing_folder
-from cdp.types import ConsensusGraph, KnnGraph, Pairs, Views
+from cdp.types import ConsensusGraph, KnnGraph, Pairs, Softness, Views
 from cdp.types.arrays import AnyArray, BoolArray, IntArray, LongArray
 from cdp.types.run_record import PartRecord, Results
 
@@ -38,7 +38,7 @@ class SimilarityFacts(msgspec.Struct, frozen=True):
 
     null: NullStatistics
     offset: float
-    softness: float | None = None
+    softness: Softness | None = None
 
 
 class ScoredFacts(msgspec.Struct, frozen=True, kw_only=True):

@@ -19,7 +19,8 @@ thousands.
     weight   a merge of a and b images counts 2ab / (a + b): so many images win or lose by it
 
 The threshold is where the weight of all merges above it, less twice that of the expected false ones, is
-greatest; a wide gap between two merges is preferred, which decides among few images. Groups, and with them
+greatest; a wide gap between two merges is preferred, which decides among few images, unless both are so high
+that no false merge is expected. Groups, and with them
 z, q and E, are found in a few rounds. These begin with mutual nearest neighbors, which are right for
 identities of few images. Where that finds nothing, as among identities that are most of the images, rounds
 begin with the groups above the widest gap between two merges; what they find must be clear.
@@ -36,14 +37,17 @@ from scipy import sparse
 from cdp.grouping.dendrogram import merge_groups
 from cdp.grouping.exact_linkage import ExactMerges
 from cdp.runtime.kernels import kernel
-from cdp.types.arrays import AnyArray, DoubleArray, IntArray, LongArray, read_only
+from cdp.types import Softness
+from cdp.types.arrays import AnyArray, BoolArray, DoubleArray, IntArray, LongArray, read_only
 
 _FALSE_SHARE = 0.5
 """Share of the merges at the threshold that may be false: there a merge is as likely right as wrong."""
 
-_GAP, _GAP_PER_WEIGHT, _WIDEST_GAP = 3.0, 0.3, 6.0
-"""Weight of a gap of one spread between two merges; more where the merge after it is a large one; wider gaps
-count for no more."""
+_GAP, _GAP_PER_WEIGHT = 2.0, 0.3
+"""Weight of a gap of one spread between two merges; more where the merge after it is a large one."""
+
+_SURE_FALSE = 0.1
+"""Where so few false pairs are expected in all, merges are sure, and gaps between them mean nothing."""
 
 _LOWEST = 4.0
 """Least threshold, as z: below it pairs are not worth a merge, however few there are."""
@@ -57,8 +61,8 @@ _LOWER_NORMAL = (-1.6449, -0.6745)
 """Quantiles of pairs that mean and spread of impostors are read off, and where they are in a normal
 distribution."""
 
-_SHAPES = (0.9, 2.0)
-_PRIOR_SHAPE = 1.15
+_SHAPES = (0.75, 2.0)
+_PRIOR_SHAPE = 1.0
 _PRIOR_GROUPS = 30
 """Range of the tail's shape; what few groups are shrunk to, and how many groups that is worth."""
 
@@ -75,10 +79,9 @@ _BETWEEN = (0.5, 1.0)
 _DEFAULT_BETWEEN = 0.75
 _SIZES = np.array([1, 2, 3, 5, 9, 17, 33, 65, 129])
 _TYPICAL = np.array([1, 2, 3.5, 6.5, 12, 24, 48, 96, 200])
-_SOFTNESS = np.geomspace(0.05, 1.5, 35)
+_SOFTNESS = np.geomspace(0.01, 1.5, 60)
 """Scales of the logistic function from z-score to probability that are tried, relative to the spread of
 impostors."""
-_BINS = 60
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,8 +90,8 @@ class MergeThreshold:
 
     Attributes:
         threshold: mean similarity between two groups above which they are merged.
-        softness: scale of the logistic function of the similarity that gives the probability that a merge is
-            right; one half at the threshold.
+        softness: scales of the logistic function of the similarity that gives the probability that a merge
+            is right; one half at the threshold.
         heights: float64 (m,), thresholds just below which two groups are merged, from high to low.
         precision: float64 (m,), expected share of the pairs in groups that are genuine after each of these
             merges.
@@ -97,7 +100,7 @@ class MergeThreshold:
     """
 
     threshold: float
-    softness: float
+    softness: Softness
     heights: DoubleArray
     precision: DoubleArray
     at: int
@@ -385,6 +388,10 @@ class _Null:
         share: DoubleArray = np.exp(-np.exp(np.minimum(exponent, 50.0)))
         return share
 
+    def z_of(self, share: float) -> float:
+        """The inverse of `share_above`."""
+        return float(np.exp(self.log_scale + np.log(-np.log(share)) / self.shape))
+
 
 def _between_share(z: AnyArray, groups: LongArray) -> float:
     """Estimate the squared upper spread between ever larger groups, relative to single images."""
@@ -421,10 +428,12 @@ def _cut(tree: _Tree, null: _Null) -> tuple[int, MergeThreshold | None]:
     diagonal = np.arange(len(_TYPICAL))
     pairs[:, diagonal, diagonal] -= tree.groups / 2
     false = (np.maximum(pairs, 0) * more * _TYPICAL_WEIGHT).sum(axis=(1, 2))
-    gap = z - null.scale.z(tree.height - tree.gap)
+    after = null.scale.z(tree.height - tree.gap)
+    sure = null.z_of(_SURE_FALSE / (tree.n_images * (tree.n_images - 1) / 2))
+    gap = np.minimum(z, sure) - np.minimum(after, sure)
     following = np.maximum(1.0, _GAP_PER_WEIGHT * np.append(tree.weight[1:], 0.0))
     plain = np.cumsum(tree.weight - false / _FALSE_SHARE)
-    gain = plain + _GAP * np.minimum(gap, _WIDEST_GAP) * following
+    gain = plain + _GAP * gap * following
     gain[(z < _LOWEST) | (plain <= 0)] = -np.inf
     at = int(gain.argmax())
     if not gain[at] > 0:
@@ -433,7 +442,7 @@ def _cut(tree: _Tree, null: _Null) -> tuple[int, MergeThreshold | None]:
     false_pairs = (np.maximum(pairs, 0) * more * n_pairs).sum(axis=(1, 2))
     wrong = np.cumsum(false_pairs) / np.cumsum(tree.n_pairs)
     # In the middle of the gap: what is added later may be a little less similar, or a little more.
-    threshold = null.scale.similarity(float(z[at] - gap[at] / 2))
+    threshold = null.scale.similarity(float((z[at] + after[at]) / 2))
     return at, MergeThreshold(
         threshold=threshold,
         softness=_softness(tree, false, threshold, null.scale.spread),
@@ -444,16 +453,23 @@ def _cut(tree: _Tree, null: _Null) -> tuple[int, MergeThreshold | None]:
     )
 
 
-def _softness(tree: _Tree, false: DoubleArray, threshold: float, spread: float) -> float:
-    """Fit the scale of the logistic function to the expected share of right merges."""
-    edges = np.unique(np.linspace(0, len(false), _BINS + 1).astype(np.int64))[:-1]
-    weight, wrong = np.add.reduceat(tree.weight, edges), np.add.reduceat(false, edges)
-    height = np.add.reduceat(tree.height * tree.weight, edges) / weight
-    right = 1 - np.minimum(wrong / weight, 1)
+def _softness(tree: _Tree, false: DoubleArray, threshold: float, spread: float) -> Softness:
+    """Fit the logistic function to the expected numbers of right merges above and below the threshold.
+
+    Below it there are more pairs of groups than are merged, and nearly all of them are false.
+    """
+    right, pairs = np.maximum(tree.weight - false, 0), np.maximum(tree.weight, false)
     scales = _SOFTNESS * spread
-    with np.errstate(over="ignore"):
-        probability = 1 / (1 + np.exp((threshold - height)[:, None] / scales))
-    return float(scales[(weight @ (probability - right[:, None]) ** 2).argmin()])
+    above = tree.height > threshold
+
+    def fit(rows: BoolArray) -> float:
+        if not rows.any():
+            return float(scales[-1])
+        with np.errstate(over="ignore"):
+            probability = 1 / (1 + np.exp((threshold - tree.height[rows])[:, None] / scales))
+        return float(scales[np.abs(pairs[rows] @ probability - right[rows].sum()).argmin()])
+
+    return Softness(fit(above), fit(~above))
 
 
 _TYPICAL_WEIGHT = 2 * _TYPICAL[:, None] * _TYPICAL[None, :] / (_TYPICAL[:, None] + _TYPICAL[None, :])

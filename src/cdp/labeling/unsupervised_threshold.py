@@ -64,7 +64,7 @@ def estimate_threshold(
     n_merges = int((images.merges.height > found.threshold).sum())
     return ThresholdEstimate(
         chosen=_as_setting(min(found.threshold, _COPIES * top)),
-        softness=round(found.softness, 4),
+        softness=found.softness,
         share_above=above,
         precision=float(found.precision[found.at]) if n_merges >= _FEWEST_MERGES else None,
         curve=_points(found),

@@ -12,7 +12,7 @@ from cdp.knn.model_graphs import Graphs, ModelGraphs
 from cdp.runtime.runtime import Runtime
 from cdp.scoring.trees import TreeScores
 from cdp.scoring.zscore import ZScoredPairs
-from cdp.types import ConsensusGraph, KnnGraph, Pairs, Views
+from cdp.types import ConsensusGraph, KnnGraph, Pairs, Softness, Views
 from cdp.types.arrays import BoolArray, IntArray, LongArray
 
 
@@ -43,7 +43,7 @@ class ScoredPairs:
     same_identity_recall: Mapping[str, float] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
 
-    def with_softness(self, softness: float | None) -> ScoredPairs:
+    def with_softness(self, softness: Softness | None) -> ScoredPairs:
         """Set how fast the probability falls with the z-score."""
         assert isinstance(self.scored, ZScoredPairs)
         return replace(self, scored=replace(self.scored, softness=softness))

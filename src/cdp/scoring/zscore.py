@@ -17,7 +17,7 @@ import numpy as np
 from cdp.blocks import PAIRS_PER_BLOCK, spans
 from cdp.knn.pair_similarity import similarities
 from cdp.runtime.runtime import Runtime
-from cdp.types import Embeddings, Pairs, SimilarityGraph, Views
+from cdp.types import Embeddings, Pairs, SimilarityGraph, Softness, Views
 from cdp.types.arrays import AnyArray, FloatArray, IntArray
 
 SOFTNESS = 0.7
@@ -60,7 +60,7 @@ class ZScoredPairs:
         null: statistics of random pairs.
         vectors: float16 or float32 (n, d); the z-score of any pair is `offset` + their dot product.
         offset: z-score of two vectors whose dot product is 0.
-        softness: scale of the logistic function from z-score to probability; None until it is measured.
+        softness: scales of the logistic function from z-score to probability; None until they are measured.
     """
 
     pairs: Pairs
@@ -68,14 +68,14 @@ class ZScoredPairs:
     null: NullStatistics
     vectors: AnyArray
     offset: float
-    softness: float | None = None
+    softness: Softness | None = None
 
     def at(self, threshold: float, above: float) -> SimilarityGraph:
         """Return pairs of probability > `above`; a pair at the threshold has one half."""
         ids, doubts = [np.empty((0, 2), np.int32)], [np.empty(0, np.float32)]
         softness = default_softness(max_z_score(self.null)) if self.softness is None else self.softness
         for start, stop in spans(len(self.pairs), PAIRS_PER_BLOCK):
-            doubt = soften(self.z[start:stop], threshold, softness)
+            doubt = softness.doubt(self.z[start:stop], threshold).astype(np.float32)
             kept = doubt < 1 - above
             ids.append(self.pairs.ids[start:stop][kept])
             doubts.append(doubt[kept])
@@ -163,16 +163,10 @@ def max_z_score(null: NullStatistics) -> float:
     return float(fused_z_score([np.ones(1)] * len(null.models), null)[0])
 
 
-def soften(z: FloatArray, threshold: float, softness: float) -> FloatArray:
-    """Turn z-scores into doubts: one half at the threshold, falling to 0 above it, float32 (m,)."""
-    with np.errstate(over="ignore"):
-        doubt = 1 / (1 + np.exp((z.astype(np.float64) - threshold) / softness))
-    return doubt.astype(np.float32)
-
-
-def default_softness(top: float) -> float:
+def default_softness(top: float) -> Softness:
     """Return `SOFTNESS`, or less where an image and itself are hardly more similar than random pairs."""
-    return max(min(SOFTNESS, _MAX_SOFTNESS * top), _MIN_SPREAD)
+    scale = max(min(SOFTNESS, _MAX_SOFTNESS * top), _MIN_SPREAD)
+    return Softness(scale, scale)
 
 
 def _similarities(model: Embeddings, ids: IntArray) -> FloatArray:

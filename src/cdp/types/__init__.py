@@ -6,6 +6,7 @@ from cdp.types.graphs import ConsensusGraph, KnnGraph, Pairs, SimilarityGraph
 from cdp.types.labels import Labels, Status
 from cdp.types.manifest import Manifest
 from cdp.types.opinions import Opinions, column_names
+from cdp.types.softness import Softness
 
 __all__ = [
     "ALL_INPUTS",
@@ -18,6 +19,7 @@ __all__ = [
     "Opinions",
     "Pairs",
     "SimilarityGraph",
+    "Softness",
     "Status",
     "Views",
     "column_names",

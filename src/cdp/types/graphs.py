@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -12,6 +11,7 @@ import numpy as np
 
 from cdp.errors import InputError
 from cdp.types.arrays import AnyArray, Artifact, BoolArray, FloatArray, IntArray, read_only
+from cdp.types.softness import Softness
 
 Empty: TypeAlias = Callable[[tuple[int, ...], Any], AnyArray]
 """From a shape and a type to a new array."""
@@ -342,23 +342,21 @@ class SimilarityGraph(ConsensusGraph):
         vectors: float16 or float32 (n, d).
         offset: z-score of two vectors whose dot product is 0.
         threshold: z-score with probability one half.
-        softness: scale of the logistic function.
+        softness: scales of the logistic function.
     """
 
     vectors: AnyArray
     offset: float
     threshold: float
-    softness: float
+    softness: Softness
 
     def probability_of(self, z: AnyArray) -> AnyArray:
         """Probability at a z-score."""
-        with np.errstate(over="ignore"):
-            probability: AnyArray = 1 / (1 + np.exp((self.threshold - z) / self.softness))
-        return probability
+        return self.softness.probability(z, self.threshold)
 
     def z_score_at(self, probability: float) -> float:
         """Z-score at a probability between 0 and 1."""
-        return self.threshold + self.softness * math.log(probability / (1 - probability))
+        return self.softness.z_score(probability, self.threshold)
 
     def first_images(self, n_images: int) -> Self:
         """Keep the first images and the pairs between them."""

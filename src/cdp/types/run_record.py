@@ -6,6 +6,8 @@ from typing import Any
 
 import msgspec
 
+from cdp.types.softness import Softness
+
 RUN_FORMAT = 1
 
 
@@ -209,7 +211,7 @@ class ThresholdEstimate(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         chosen: a z-score.
-        softness: scale of the logistic function from z-score to probability, where merges say it.
+        softness: scales of the logistic function from z-score to probability, where merges say it.
         share_above: share of all pairs of images that are more similar; None where only copies are joined.
         precision: expected share of the pairs in groups that are genuine; None where there are too few groups
             to say.
@@ -217,7 +219,7 @@ class ThresholdEstimate(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     chosen: float
-    softness: float | None = None
+    softness: Softness | None = None
     share_above: float | None = None
     precision: float | None = None
     curve: list[EstimatePoint] = []

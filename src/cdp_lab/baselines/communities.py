@@ -13,7 +13,7 @@ from cdp.errors import MissingExtraError, install_command
 from cdp.runtime.kernels import kernel
 from cdp.settings import setting
 from cdp.types import Embeddings, KnnGraph, Labels
-from cdp.types.arrays import AnyArray
+from cdp.types.arrays import AnyArray, LongArray
 from cdp_lab.baselines.baseline import Baseline, cosine_setting, labels_of, links_of
 
 
@@ -122,23 +122,40 @@ class Infomap(Baseline):
 
     def label(self, embeddings: Embeddings, graph: KnnGraph | None = None) -> Labels:
         """Return the modules; images without positive links are discarded."""
-        try:
-            import infomap
-        except ImportError:
-            raise MissingExtraError(
-                f"Infomap needs infomap; install it with {install_command('infomap')}.",
-                code="infomap-missing",
-                extra="infomap",
-            ) from None
         links = links_of(self.graph_of(embeddings, graph), self.similarity)
-        groups = np.full(links.n_images, -1)
         positive = links.similarity > 0
-        if not positive.any():
-            return labels_of(groups)
-        # Infomap's seed starts at 1.
-        network = infomap.Infomap(silent=True, two_level=True, num_trials=1, seed=self.seed + 1)
-        columns = (links.first, links.second, links.similarity)
-        network.add_links(zip(*(column[positive].tolist() for column in columns), strict=True))
-        for image, module in network.run().modules().items():
-            groups[image] = module
-        return labels_of(groups)
+        columns = (column[positive] for column in (links.first, links.second, links.similarity))
+        return labels_of(map_equation(*columns, links.n_images, self.seed))
+
+
+def map_equation(
+    first: AnyArray,
+    second: AnyArray,
+    weight: AnyArray,
+    n_images: int,
+    seed: int = 0,
+    *,
+    directed: bool = False,
+) -> LongArray:
+    """Find the modules of weighted links by Infomap, two levels.
+
+    Returns:
+        int64 (n,), -1 for images without links.
+    """
+    try:
+        import infomap
+    except ImportError:
+        raise MissingExtraError(
+            f"Infomap needs infomap; install it with {install_command('infomap')}.",
+            code="infomap-missing",
+            extra="infomap",
+        ) from None
+    groups = np.full(n_images, -1, np.int64)
+    if not len(first):
+        return groups
+    # Infomap's seed starts at 1.
+    network = infomap.Infomap(silent=True, two_level=True, num_trials=1, seed=seed + 1, directed=directed)
+    network.add_links(zip(first.tolist(), second.tolist(), weight.tolist(), strict=True))
+    for image, module in network.run().modules().items():
+        groups[image] = module
+    return groups

@@ -17,6 +17,7 @@ from cdp.evaluate.label_figures import measure_among_others, measure_labels
 from cdp.types import Embeddings, KnnGraph
 from cdp_lab.baselines.baseline import Baseline
 from cdp_lab.baselines.communities import ChineseWhispers, Infomap, Leiden
+from cdp_lab.baselines.early_stopping import EarlyStopping
 from cdp_lab.baselines.finch import Finch
 from cdp_lab.baselines.hierarchical import Hierarchical
 from cdp_lab.baselines.rank_order import RankOrder
@@ -48,6 +49,7 @@ _PER_CLUSTER = (256.0, 128.0, 64.0, 32.0, 24.0, 16.0, 12.0, 8.0, 6.0, 4.0, 3.0, 
 _D_M = (*(round(0.1 * step, 1) for step in range(1, 31)), 4.0, 5.0, 7.0, 10.0)
 _COARSE = tuple(round(0.04 * step + 0.1, 2) for step in range(1, 22))
 _RESOLUTIONS = (0.005, 0.05)
+_LINK_PROBABILITIES = tuple(round(0.04 * step, 2) for step in range(1, 25))
 
 BASELINES: Mapping[str, Registered] = MappingProxyType(
     {
@@ -66,6 +68,7 @@ BASELINES: Mapping[str, Registered] = MappingProxyType(
         "finch": Registered(Finch, {"level": (0, 1, 2, 3, 4, 5)}),
         "leiden": Registered(Leiden, {"resolution": _RESOLUTIONS, "similarity": _COARSE}, extra="leiden"),
         "infomap": Registered(Infomap, {"similarity": _SIMILARITIES}, extra="infomap"),
+        "fc_es": Registered(EarlyStopping, {"probability": _LINK_PROBABILITIES}, extra="infomap"),
     }
 )
 

@@ -13,7 +13,7 @@ from cdp.grouping.cohesion import tie_groups, tie_to_group
 from cdp.grouping.dendrogram import expected_shares
 from cdp.grouping.exact_linkage import link_exactly
 from cdp.runtime.runtime import Runtime
-from cdp.types import Labels, SimilarityGraph
+from cdp.types import Labels, SimilarityGraph, Softness
 from cdp.types.constraints import Constraints
 
 
@@ -28,7 +28,9 @@ def graph_of(vectors, offset=-2.0, threshold=1.0, softness=0.5):
     n = len(vectors)
     ids = np.stack(np.triu_indices(n, 1), axis=1).astype(np.int32)
     z = offset + np.einsum("ij,ij->i", vectors[ids[:, 0]], vectors[ids[:, 1]])
-    graph = SimilarityGraph(ids, np.zeros(len(ids)), n, vectors, offset, threshold, softness)
+    graph = SimilarityGraph(
+        ids, np.zeros(len(ids)), n, vectors, offset, threshold, Softness(softness, softness)
+    )
     return replace(graph, doubt=1 - graph.probability_of(z)), z
 
 

@@ -10,10 +10,9 @@ from cdp.scoring.zscore import (
     NullStatistics,
     default_softness,
     measure_null,
-    soften,
     z_score_pairs,
 )
-from cdp.types import Pairs
+from cdp.types import Pairs, Softness
 
 
 def make_views(n_people=40, per_person=3, seed=0, models=2):
@@ -73,14 +72,21 @@ def test_equal_embeddings_have_no_spread_and_are_no_error():
 
 
 def test_doubt_is_a_half_at_the_threshold_and_falls_with_similarity():
-    doubt = soften(np.array([-1e6, 3.3, 4.0, 4.7, 1e6], np.float32), 4.0, 0.7)
-    assert doubt.dtype == np.float32
+    doubt = Softness(0.7, 0.7).doubt(np.array([-1e6, 3.3, 4.0, 4.7, 1e6], np.float32), 4.0)
     np.testing.assert_allclose(doubt, [1, 0.7311, 0.5, 0.2689, 0], atol=1e-4)
 
 
 def test_doubt_falls_faster_where_an_image_and_itself_are_hardly_more_similar_than_others():
-    assert default_softness(9.0) == 0.7
-    assert default_softness(1.2) == pytest.approx(0.2)
+    assert default_softness(9.0) == (0.7, 0.7)
+    assert default_softness(1.2) == pytest.approx((0.2, 0.2))
+
+
+def test_probability_and_z_score_are_inverse_on_both_sides_of_the_threshold():
+    softness = Softness(above=0.2, below=1.5)
+    z = np.array([-3.0, 2.9, 4.0, 4.1, 5.0])
+    probability = softness.probability(z, 4.0)
+    np.testing.assert_allclose(probability + softness.doubt(z, 4.0), 1)
+    np.testing.assert_allclose([softness.z_score(one, 4.0) for one in probability], z)
 
 
 def test_null_statistics_are_a_value():

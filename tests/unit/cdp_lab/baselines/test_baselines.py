@@ -10,6 +10,7 @@ from cdp import Embeddings, KnnGraph, Labels, knn_graph, measure_labels
 from cdp.errors import MissingExtraError, install_command
 from cdp_lab.baselines.baseline import components, labels_of, links_of
 from cdp_lab.baselines.communities import ChineseWhispers, Infomap, Leiden
+from cdp_lab.baselines.early_stopping import EarlyStopping, edge_probabilities
 from cdp_lab.baselines.finch import Finch
 from cdp_lab.baselines.hierarchical import Hierarchical
 from cdp_lab.baselines.methods import BASELINES, grid_points, make_baselines, tune
@@ -19,6 +20,7 @@ from cdp_lab.baselines.scikit_learn import DBSCAN, HDBSCAN, KMeans, MiniBatchKMe
 INSTALLED = {
     "leiden": importlib.util.find_spec("leidenalg") and importlib.util.find_spec("igraph"),
     "infomap": importlib.util.find_spec("infomap"),
+    "fc_es": importlib.util.find_spec("infomap"),
 }
 
 
@@ -263,9 +265,18 @@ def test_tuning_with_patience_ends_when_values_only_get_worse(part):
     assert tune(KMeans(), tiny, None, identities[:20]).images_per_cluster < 20
 
 
+def test_probabilities_of_shared_neighbors_are_those_of_the_equation(part):
+    _, graph, _ = part
+    given = reference.edge_probabilities(graph.neighbors, graph.similarity, 0.5)
+    np.testing.assert_allclose(edge_probabilities(graph, 0.5), given, atol=1e-12)
+    padded = KnnGraph([[1, -1], [0, 2], [1, -1]], [[0.9, -np.inf], [0.9, 0.2], [0.2, -np.inf]])
+    given = reference.edge_probabilities(padded.neighbors, padded.similarity, 0.5)
+    np.testing.assert_allclose(edge_probabilities(padded, 0.5), given, atol=1e-12)
+
+
 def test_by_default_no_copyleft_baseline_is_made():
     assert [baseline.name for baseline in make_baselines()] == [
-        name for name in BASELINES if name not in ("leiden", "infomap")
+        name for name in BASELINES if name not in INSTALLED
     ]
     for name, registered in BASELINES.items():
         assert registered.make().name == name
@@ -273,7 +284,12 @@ def test_by_default_no_copyleft_baseline_is_made():
 
 
 @pytest.mark.parametrize(
-    ("method", "library", "extra"), [(Leiden(), "leidenalg", "leiden"), (Infomap(), "infomap", "infomap")]
+    ("method", "library", "extra"),
+    [
+        (Leiden(), "leidenalg", "leiden"),
+        (Infomap(), "infomap", "infomap"),
+        (EarlyStopping(), "infomap", "infomap"),
+    ],
 )
 def test_a_missing_extra_names_its_install_command(monkeypatch, method, library, extra):
     monkeypatch.setitem(sys.modules, library, None)
