@@ -5,8 +5,8 @@ workers takes, the same for any number of images, is given apart: all that comes
 so that libraries and loops are loaded wherever blocks run. Wall-clock time means something only where nothing else runs.
 
 On one machine threads do the work, whatever the engine; so Ray is also measured as a cluster of two nodes of one core each, which are processes
-of this machine: there every block is sent. What the process that was started does itself, step by step, is `cpu_here`: however many machines
-there are, that part does not get faster than its own cores.
+of this machine: there every block is sent. CPU time is given by step for the driver, the process that was started, and for the tasks: however
+many machines there are, only tasks get faster. `arithmetic` applies both rates to more images and machines.
 
 `python -m benchmarks.ray_overhead 200000 32 1` measures so many images in so few dimensions by a base and so many members.
 """
@@ -20,13 +20,19 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+from cdp.runtime.runtime import Runtime
 
 MOST_OVERHEAD = 0.10
 _TWO_NODES = "ray, two nodes"
 _STORE = 4 * 10**9
 _TICKS = os.sysconf("SC_CLK_TCK")
+_WORKERS = b"ray::"
 
 
 def measure(*, quick: bool = False) -> dict[str, object]:
@@ -57,7 +63,7 @@ def compare(n_images: int, dimensions: int, members: int) -> dict[str, object]:
             f"{engine:14} {run['cpu']:8.1f} CPU seconds, of which imports and start-up {run['startup_cpu']:.1f}; "
             f"{run['wall']:8.1f} s, of which start-up {run['startup']:.1f}"
         )
-    print(f"{_TWO_NODES}, CPU seconds of the process that was started: {runs[_TWO_NODES]['cpu_here']}")
+    show_steps(runs[_TWO_NODES])
     for engine in overhead:
         print(
             f"overhead of {engine} in CPU time: {overhead[engine]:+.1%} (mark: at most {MOST_OVERHEAD:.0%}); "
@@ -78,10 +84,8 @@ def _run(home: str, engine: str) -> dict[str, Any]:
 
 
 def _label(home: Path, engine_name: str) -> dict[str, Any]:
-    from benchmarks.scale import MeteredRuntime
     from cdp.data.views import read_views
     from cdp.labeling.pipeline import label
-    from cdp.runtime.runtime import Runtime
     from cdp.runtime.settings import RuntimeSettings
     from cdp.scoring.settings import ConsensusSettings
     from cdp_lab.synthetic import synthetic_views
@@ -93,24 +97,57 @@ def _label(home: Path, engine_name: str) -> dict[str, Any]:
         _start_two_nodes()
     few = synthetic_views(100, members=1, seed=2)
     label(few.unlabeled, ConsensusSettings.of(), labeled=[few.labeled], runtime=Runtime(engine))
-    startup, startup_cpu = time.perf_counter() - start, _cpu_seconds(os.getpid())
-    work = MeteredRuntime(engine)
-    begun = time.process_time()
+    startup, startup_cpu = time.perf_counter() - start, _cpu_seconds()
+    work = _SplitRuntime(engine)
+    tasks, driver = _cpu_seconds(_WORKERS), time.process_time()
     labeling = label(unlabeled, ConsensusSettings.of(), labeled=[labeled], runtime=work)
-    here = time.process_time() - begun
+    driver, tasks = time.process_time() - driver, _cpu_seconds(_WORKERS) - tasks
+    in_all = _cpu_seconds()
     return {
         "images": labeled.n_images + unlabeled.n_images,
         "labels": hashlib.sha256(labeling.labels.labels.tobytes()).hexdigest(),
         "startup": round(startup, 1),
         "startup_cpu": round(startup_cpu, 1),
         "wall": round(time.perf_counter() - start, 1),
-        "cpu": round(_cpu_seconds(os.getpid()), 1),
-        "cpu_here": {
-            **{step: round(took, 1) for step, took in work.cpu.items()},
-            "the rest": round(here - sum(work.cpu.values()), 1),
-        },
+        "cpu": round(in_all, 1),
+        "driver": _with_rest(work.driver, driver),
+        "tasks": _with_rest(work.tasks, tasks),
+        "ray": round(in_all - startup_cpu - driver - tasks, 2),
         "seconds": labeling.seconds,
     }
+
+
+def _with_rest(steps: dict[str, float], total: float) -> dict[str, float]:
+    measured = {step: round(spent, 2) for step, spent in steps.items()}
+    return {**measured, "the rest": round(total - sum(steps.values()), 2)}
+
+
+@dataclass(frozen=True, eq=False)
+class _SplitRuntime(Runtime):
+    """A runtime that also keeps the CPU seconds of driver and tasks in every step."""
+
+    driver: dict[str, float] = field(default_factory=dict)
+    tasks: dict[str, float] = field(default_factory=dict)
+
+    @contextmanager
+    def step(self, name: str) -> Iterator[None]:
+        """Time a step on the clock, and on the processors of driver and tasks."""
+        tasks, driver = _cpu_seconds(_WORKERS), time.process_time()
+        with super().step(name):
+            yield
+        self.driver[name] = self.driver.get(name, 0.0) + time.process_time() - driver
+        self.tasks[name] = self.tasks.get(name, 0.0) + _cpu_seconds(_WORKERS) - tasks
+
+
+def show_steps(run: dict[str, Any]) -> None:
+    """Print the CPU time of driver and tasks by step, per image."""
+    scale = 1e6 / run["images"]
+    print(f"{_TWO_NODES}, microseconds of CPU time per image:")
+    print(f"{'step':>14}{'driver':>10}{'tasks':>10}")
+    for step in run["driver"]:
+        print(f"{step:>14}{scale * run['driver'][step]:10.1f}{scale * run['tasks'][step]:10.1f}")
+    driver, tasks = (scale * sum(run[kind].values()) for kind in ("driver", "tasks"))
+    print(f"{'in all':>14}{driver:10.1f}{tasks:10.1f}   and {scale * run['ray']:.1f} by Ray itself")
 
 
 def _start_two_nodes() -> None:
@@ -125,22 +162,23 @@ def _start_two_nodes() -> None:
     ray.init(cluster.address, log_to_driver=False, configure_logging=False, logging_level="ERROR")
 
 
-def _cpu_seconds(root: int) -> float:
-    """CPU time of a process and all that it started, and they, dead or alive."""
+def _cpu_seconds(command: bytes = b"") -> float:
+    """CPU time of this process and all that it started, and they, dead or alive; or of those by command."""
     ticks, parent = {}, {}
     for stat in Path("/proc").glob("[0-9]*/stat"):
         try:
             fields = stat.read_text().rpartition(")")[2].split()
+            is_counted = not command or (stat.parent / "cmdline").read_bytes().startswith(command)
         except OSError:
             continue
         pid = int(stat.parent.name)
         parent[pid] = int(fields[1])
-        ticks[pid] = sum(map(int, fields[11:15]))
+        ticks[pid] = sum(map(int, fields[11 : 13 if command else 15])) if is_counted else 0
 
     def belongs(pid: int) -> bool:
-        while pid not in (root, 0):
+        while pid not in (os.getpid(), 0):
             pid = parent.get(pid, 0)
-        return pid == root
+        return pid != 0
 
     return sum(spent for pid, spent in ticks.items() if belongs(pid)) / _TICKS
 

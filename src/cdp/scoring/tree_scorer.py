@@ -160,7 +160,6 @@ class TreeScorer:
                     seed=self.seed,
                     constraints=self.constraints if earlier is None else None,
                     weight=self.correction_weight,
-                    runtime=runtime,
                 ),
                 passes=self.passes,
                 earlier=earlier,
