@@ -60,6 +60,11 @@ def unpack(packed: Packed, *, copy: bool = False) -> Any:
     )
 
 
+def is_mapped(array: npt.NDArray[Any]) -> bool:
+    """Test whether an array is a file mapped for reading, which is sent by name."""
+    return _find_mapped(array) is not None
+
+
 class _Packer(pickle.Pickler):
     def reducer_override(self, value: Any) -> Any:
         mapped = _find_mapped(value) if isinstance(value, np.ndarray) else None

@@ -38,7 +38,7 @@ def second_order(
     for row in range(len(ids)):
         one = ids[row, 0]
         other = ids[row, 1]
-        total_one = 0.0
+        total_one: float = 0.0
         for at in range(starts[one], starts[one + 1]):
             total_one += weights[at]
         total_other, both, strongest, against, agreed, rest_other = 0.0, 0.0, 0.0, 0.0, 0, 0.0
@@ -52,8 +52,7 @@ def second_order(
                 place += 1
             is_common = place < end and neighbors[place] == third
             theirs = weights[place] if is_common else np.float32(0)
-            if is_common:
-                rest_one -= theirs
+            rest_one -= float(theirs)
             if third == one:
                 continue
             if is_common:

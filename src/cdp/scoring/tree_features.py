@@ -24,6 +24,7 @@ import numpy as np
 
 from cdp.knn.pair_similarity import similarities, sort_for_locality
 from cdp.runtime.kernels import kernel
+from cdp.scoring.id_table import find_slot, make_table
 from cdp.scoring.paper_features import neighbor_distribution
 from cdp.types import Embeddings, KnnGraph, Views
 from cdp.types.arrays import FloatArray, IntArray
@@ -117,20 +118,20 @@ def _fill(
     nth = min(_NTH, k - 1)
     # Rank of every image in the list of the pair's first image; pairs are sorted, so one list serves several
     # pairs.
-    place = np.full(len(neighbors), k, np.int32)
+    keys, ranks = make_table(k)
     listed = -1
     for row in range(len(ids)):
         one = ids[row, 0]
         other = ids[row, 1]
         if one != listed:
-            if listed >= 0:
-                for rank in range(k):
-                    place[neighbors[listed, rank]] = k
+            keys[:] = -1
             for rank in range(k):
                 if neighbors[one, rank] >= 0:
-                    place[neighbors[one, rank]] = rank
+                    slot = find_slot(keys, neighbors[one, rank])
+                    keys[slot], ranks[slot] = neighbors[one, rank], rank
             listed = one
-        rank_one = place[other]
+        slot = find_slot(keys, other)
+        rank_one = ranks[slot] if keys[slot] == other else k
         rank_other = k
         near = 0
         shared = 0
@@ -141,7 +142,8 @@ def _fill(
                 rank_other = rank
             if third < 0:
                 break
-            there = place[third]
+            slot = find_slot(keys, third)
+            there = ranks[slot] if keys[slot] == third else k
             if there < k:
                 shared += 1
                 weighted += 1.0 / (1 + there + rank)

@@ -296,8 +296,8 @@ def _score_block(
 class _FeatureMatrix:
     """Pair features by rows: those of the models, and from the second pass on second-order ones.
 
-    Those of the models are kept if they fit the memory of a block, and computed again in every pass if not; on
-    Ray they are computed again, because to send them takes longer.
+    Those of the models are kept if they fit the memory of a block, and computed again in every pass if not;
+    on Ray they are computed again, because sending them takes longer.
     """
 
     def __init__(self, source: TreeFeatureSource, pairs: Pairs, runtime: Runtime, *, keep: bool) -> None:
