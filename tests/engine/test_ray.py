@@ -6,6 +6,7 @@ import os
 import signal
 import socket
 import sys
+import threading
 import time
 import warnings
 from dataclasses import replace
@@ -21,7 +22,7 @@ from cdp.errors import CdpError, InputError, MissingExtraError
 from cdp.grouping.average_linkage import agglomerate
 from cdp.grouping.components import find_components
 from cdp.grouping.propagation import propagate
-from cdp.knn import search
+from cdp.knn import cell_ranges, search
 from cdp.knn.distributed import find_machines
 from cdp.knn.exact import extend_graph
 from cdp.knn.model_graphs import find_graphs
@@ -344,6 +345,66 @@ def test_a_low_recall_that_another_machine_reached_is_said_here(monkeypatch):
 def test_a_killed_worker_is_replaced(cluster, tmp_path):
     assert list(Runtime(RAY).map(die_once, str(tmp_path / "died"), range(8))) == list(range(8))
     assert (tmp_path / "died").exists()
+
+
+class _Trouble:
+    """A progress that adds a node, slows the workers down and takes the new node away again, one by one."""
+
+    def __init__(self, cluster):
+        self.cluster, self.node, self.calls = cluster, None, 0
+
+    def __call__(self, *_):
+        self.calls += 1
+        if self.calls == 1:
+            self.node = self.cluster.add_node(num_cpus=1, object_store_memory=10**8)
+        elif self.calls == 3:
+            slow_down(0.5)
+        elif self.calls == 5:
+            self.leave()
+
+    def leave(self):
+        """Take the node away, if it is there."""
+        if self.node is not None:
+            self.cluster.remove_node(self.node, allow_graceful=False)
+            self.node = None
+
+
+def slow_down(seconds):
+    """Stop one of the workers for some time, as on a machine that does something else."""
+    busy = [
+        int(process.name)
+        for process in Path("/proc").glob("[0-9]*")
+        if (process / "cmdline").read_bytes().startswith(b"ray::")
+    ]
+    if busy:
+        os.kill(busy[-1], signal.SIGSTOP)
+        threading.Timer(seconds, os.kill, (busy[-1], signal.SIGCONT)).start()
+
+
+@pytest.mark.skipif(not Path("/proc").is_dir(), reason="needs /proc")
+@pytest.mark.parametrize("what", ["graph", "labeling"])
+def test_nodes_that_come_are_slow_or_go_give_the_same_bytes(
+    cluster, crowded_views, small_views, monkeypatch, what
+):
+    monkeypatch.setattr(ray_pool, "_LOOK_AGAIN", 0.1)
+    monkeypatch.setattr(ray_pool, "_SECONDS_PER_TASK", 0.02)
+    monkeypatch.setattr(cell_ranges, "_FEWEST_CELLS", 4)
+    monkeypatch.setattr(cell_ranges, "_FEWEST_IMAGES", 400)
+
+    def compute(how, progress=lambda *_: None):
+        if what == "labeling":
+            return label_small(small_views, "trees", how, progress=progress)
+        runtime = Runtime(how, progress=progress)
+        graph = knn_graph(crowded_views.base, 8, "approximate", recall=0.8, runtime=runtime)
+        assert graph.method == "approximate"
+        return graph.neighbors.tobytes(), graph.similarity.tobytes()
+
+    trouble = _Trouble(cluster)
+    try:
+        assert compute(RAY, trouble) == compute(RuntimeSettings(threads=1))
+        assert trouble.calls >= 5
+    finally:
+        trouble.leave()
 
 
 def test_a_killed_node_is_done_without(cluster, small_views):
