@@ -112,7 +112,7 @@ def _merge_images(
     lists = TopKLists.of(best.copy(), ids.copy())
     for candidates, (low, high) in zip(files, bounds, strict=True):
         if low < high:
-            some = np.ascontiguousarray(candidates[low:high].T)
+            some = np.array(candidates[low:high].T, order="C")  # a copy, also of a single one
             some[0] -= start
             lists.insert(some)
     return lists.best, lists.ids

@@ -226,6 +226,16 @@ def test_ranges_of_cells_and_images_give_the_lists_of_threads(monkeypatch, tmp_p
     assert [path for folder in tmp_path.iterdir() for path in folder.iterdir()] == []
 
 
+def test_a_range_with_a_single_candidate_is_merged_from_a_file_that_cannot_be_written():
+    best, ids = _lists(3)
+    candidates = np.array([[11, 4, np.float32(0.5).view(np.int32)]], np.int32)
+    candidates.flags.writeable = False
+    bounds = [np.array([0, 1])]
+    similarity, others = cell_ranges._merge_images([candidates], (10, best, ids, bounds))
+    assert others[:, 0].tolist() == [-1, 4, -1]
+    assert similarity[1, 0] == 0.5
+
+
 def test_lists_filled_by_many_threads_hold_the_top_k():
     generator = np.random.default_rng(0)
     values = generator.permutation(64_000).reshape(16, 4000).astype(np.float32)
