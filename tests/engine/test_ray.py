@@ -278,8 +278,10 @@ def test_every_gpu_of_one_machine_gets_a_process(cluster, monkeypatch):
         ([4, 32, 32], 2, 32),
         ([8, 0], 5, 8),
         ([16] * 100, 5, 16),
-        ([16] * 8, 1, None),  # blocks of one graph go to all machines
-        ([16] * 8, 2, None),
+        ([16] * 8, 1, 16),
+        ([1] * 8, 2, None),  # ranges of one graph go to all machines
+        ([1] * 100, 5, None),
+        ([1] * 4, 1, None),
         ([], 5, None),
     ],
 )
