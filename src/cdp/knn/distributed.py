@@ -117,7 +117,7 @@ def search_on_machines(
     runtime.progress(step, 0, len(tasks))
     for number, (task, _) in enumerate(zip(tasks, machines.map(_search, options, tasks), strict=True), 1):
         runtime.progress(step, number, len(tasks))
-        yield load(task.path, KnnGraph)
+        yield load(task.path, KnnGraph, check=False)
 
 
 def _search(options: GraphOptions, task: GraphTask) -> None:

@@ -24,6 +24,7 @@ import numpy as np
 
 from cdp.knn.pair_similarity import similarities, sort_for_locality
 from cdp.runtime.kernels import kernel
+from cdp.runtime.runtime import Runtime
 from cdp.scoring.id_table import find_slot, make_table
 from cdp.scoring.paper_features import neighbor_distribution
 from cdp.types import Embeddings, KnnGraph, Views
@@ -72,7 +73,11 @@ class TreeFeatureSource:
 
 
 def prepare_tree_features(
-    views: Views, graphs: Iterable[KnnGraph], fused: KnnGraph, used: tuple[str, ...] = ALL_BLOCKS
+    views: Views,
+    graphs: Iterable[KnnGraph],
+    fused: KnnGraph,
+    used: tuple[str, ...] = ALL_BLOCKS,
+    runtime: Runtime | None = None,
 ) -> TreeFeatureSource:
     """Compute the features of every image; a single model is not fused with anything."""
     prepared = []
@@ -81,7 +86,7 @@ def prepare_tree_features(
         models.append((None, fused))
     for embeddings, graph in models:
         half = max(1, graph.k // 2)
-        mean, spread = neighbor_distribution(graph, half)
+        mean, spread = neighbor_distribution(graph, half, runtime)
         prepared.append(_ModelFeatures(embeddings, graph, mean, spread))
     return TreeFeatureSource(tuple(prepared), (*views.names, FUSED)[: len(prepared)], used)
 

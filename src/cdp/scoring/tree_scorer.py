@@ -152,7 +152,7 @@ class TreeScorer:
         cache = runtime.cache if key else StepCache()
         with runtime.step("consensus"):
             return score_by_trees(
-                prepare_tree_features(views, graphs.values(), fused, self.blocks),
+                prepare_tree_features(views, graphs.values(), fused, self.blocks, runtime),
                 pairs,
                 label_pairs(
                     pairs,
