@@ -40,6 +40,7 @@ NAMES = (
     "onnx_embedding",
     "detectors",
     "ray_overhead",
+    "graph_growth",
     "grouping_memory",
 )
 
