@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import reference
-from cdp.knn import autotune, cell_ranges, ivf, ivf_search, pca, probe, search
+from cdp.knn import autotune, cell_ranges, ivf, ivf_search, kmeans, pca, probe, search
 from cdp.knn.autotune import OperatingPoint, choose_operating_point
 from cdp.knn.cell_ranges import probe_ranges
 from cdp.knn.exact import exact_graph
@@ -224,6 +224,22 @@ def test_ranges_of_cells_and_images_give_the_lists_of_threads(monkeypatch, tmp_p
     for one, other in zip(*filled, strict=True):
         np.testing.assert_array_equal(one, other)
     assert [path for folder in tmp_path.iterdir() for path in folder.iterdir()] == []
+
+
+def test_centroids_are_means_in_the_order_of_rows_however_cells_are_cut(monkeypatch):
+    vectors = Embeddings(np.random.default_rng(0).normal(size=(900, 8)).astype(np.float32))
+    centroids = train_centroids(vectors, 12, seed=0, runtime=Runtime.of(threads=1))
+    rows = np.arange(0, 900, 2)
+    refined = []
+    for size in (1, 5, 100):
+        monkeypatch.setattr(kmeans, "_CELLS_PER_SUM", size)
+        refined.append(kmeans._refine(centroids, vectors, rows, Runtime.of(threads=2)).vectors)
+    cells = ivf.assign_cells(vectors, centroids, runtime=Runtime.of(threads=1), rows=rows)
+    sums = np.zeros_like(centroids.vectors)
+    for row, cell in zip(rows, cells, strict=True):
+        sums[cell] += vectors.take(np.array([row]))[0]
+    for found in refined:
+        np.testing.assert_array_equal(found, kmeans._unit(sums, centroids.vectors))
 
 
 def test_a_range_with_a_single_candidate_is_merged_from_a_file_that_cannot_be_written():
