@@ -22,12 +22,12 @@ def concatenate(parts: Sequence[Views], runtime: Runtime) -> Views:
     """Join the images of several parts: embeddings stay where they are, or are copied where they must be."""
     if len(parts) == 1:
         return parts[0]
-    if len(parts) == 2 and (runtime.pool is None or all(map(_is_mapped, parts))):
-        stacked = parts[0].stack(parts[1])
+    if len(parts) == 2:
+        one, other = (_place(part, runtime) for part in parts)
+        stacked = one.stack(other)
         if stacked is not None:
             return stacked
-    size = sum(source.nbytes for views in parts for model in views for source in model.sources)
-    if not runtime.spill.fits(size):
+    if not runtime.spill.fits(sum(map(_size, parts))):
         return Views.concatenate(parts, runtime.spill.new_path())
     whole = Views.concatenate(parts)
     for model in whole:
@@ -35,9 +35,17 @@ def concatenate(parts: Sequence[Views], runtime: Runtime) -> Views:
     return whole
 
 
-def _is_mapped(views: Views) -> bool:
-    """Test whether other processes can open the embeddings as files."""
-    return all(is_mapped(source) for model in views for source in model.sources)
+def _place(views: Views, runtime: Runtime) -> Views:
+    """Put embeddings into files that other processes can open, where there are such and they are large."""
+    if runtime.pool is None or runtime.spill.fits(_size(views)):
+        return views
+    if all(is_mapped(source) for model in views for source in model.sources):
+        return views
+    return Views.concatenate([views], runtime.spill.new_path())
+
+
+def _size(views: Views) -> int:
+    return sum(source.nbytes for model in views for source in model.sources)
 
 
 def join(unlabeled: Views, labeled: Views, rows: BoolArray | None, runtime: Runtime) -> Views:

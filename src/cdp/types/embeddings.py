@@ -403,7 +403,7 @@ class Views(Artifact):
                 )
         joined: dict[str, Embeddings] = {}
         for name in parts[0].names:
-            sources = [part[name].source for part in models]
+            sources = [source for part in models for source in part[name].sources]
             if folder is None:
                 source = np.concatenate(sources)
             else:

@@ -191,4 +191,6 @@ def test_stacked_views_are_read_where_they_are_and_equal_concatenated_ones(dtype
     other = Views(np.ones((3, 8), np.float32 if dtype == np.float64 else np.float64))
     assert parts[0].stack(other) is None, "other types are copied"
     assert stacked.stack(parts[0]) is None, "two parts at most"
+    three = Views.concatenate([stacked, parts[0]])
+    np.testing.assert_array_equal(three.base.vectors[-5:], parts[0].base.vectors)
     assert parts[0].stack(Views(np.ones((3, 8)), {"more": np.ones((3, 8))})) is None
