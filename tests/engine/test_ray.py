@@ -1,5 +1,6 @@
 """Threads and Ray give the same bytes, on a cluster of two nodes that loses a worker and then a node."""
 
+import contextlib
 import hashlib
 import importlib.util
 import os
@@ -64,6 +65,8 @@ def cluster():
     environment = {
         "RAY_AUTH_MODE": "disabled",
         "RAY_health_check_failure_threshold": "60",
+        # A node that was killed is noticed after a quarter of a minute.
+        "RAY_health_check_period_ms": "250",
         "RAY_memory_monitor_refresh_ms": "0",
         "PYTHONPATH": os.pathsep.join(sys.path),
     }
@@ -353,14 +356,17 @@ class _Trouble:
     """A progress that adds a node, slows the workers down and takes the new node away again, one by one."""
 
     def __init__(self, cluster):
-        self.cluster, self.node, self.calls = cluster, None, 0
+        self.cluster, self.node, self.workers = cluster, None, []
+        self.calls, self.slowed = 0, False
 
     def __call__(self, *_):
         self.calls += 1
         if self.calls == 1:
+            self.workers = own_workers()
             self.node = self.cluster.add_node(num_cpus=1, object_store_memory=10**8)
         elif self.calls == 3:
-            slow_down(0.5)
+            # Of a node that stays: a node that is gone with a worker that stands still is noticed after minutes.
+            self.slowed = slow_down(self.workers, 0.5)
         elif self.calls == 5:
             self.leave()
 
@@ -371,16 +377,36 @@ class _Trouble:
             self.node = None
 
 
-def slow_down(seconds):
-    """Stop one of the workers for some time, as on a machine that does something else."""
-    busy = [
-        int(process.name)
-        for process in Path("/proc").glob("[0-9]*")
-        if (process / "cmdline").read_bytes().startswith(b"ray::")
-    ]
-    if busy:
-        os.kill(busy[-1], signal.SIGSTOP)
-        threading.Timer(seconds, os.kill, (busy[-1], signal.SIGCONT)).start()
+def own_workers():
+    """The workers of Ray that this process has started."""
+    parent, workers = {}, []
+    for process in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            parent[int(process.name)] = int((process / "stat").read_text().rpartition(")")[2].split()[1])
+            if (process / "cmdline").read_bytes().startswith((b"ray::run_blocks", b"ray::IDLE")):
+                workers.append(int(process.name))
+
+    def is_own(number):
+        while number and number != os.getpid():
+            number = parent.get(number, 0)
+        return number != 0
+
+    return [number for number in workers if is_own(number)]
+
+
+def slow_down(workers, seconds):
+    """Stop one of the workers for some time, as on a machine that does something else; False if there is none."""
+    for worker in reversed(workers):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(worker, signal.SIGSTOP)
+            threading.Timer(seconds, go_on, [worker]).start()
+            return True
+    return False
+
+
+def go_on(worker):
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(worker, signal.SIGCONT)
 
 
 @pytest.mark.skipif(not Path("/proc").is_dir(), reason="needs /proc")
@@ -405,6 +431,7 @@ def test_nodes_that_come_are_slow_or_go_give_the_same_bytes(
     try:
         assert compute(RAY, trouble) == compute(RuntimeSettings(threads=1))
         assert trouble.calls >= 5
+        assert trouble.slowed
     finally:
         trouble.leave()
 
