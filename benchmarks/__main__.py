@@ -41,6 +41,7 @@ NAMES = (
     "onnx_embedding",
     "detectors",
     "ray_overhead",
+    "graph_growth",
     "grouping_memory",
 )
 

@@ -1,11 +1,13 @@
 """Threads and Ray give the same bytes, on a cluster of two nodes that loses a worker and then a node."""
 
+import contextlib
 import hashlib
 import importlib.util
 import os
 import signal
 import socket
 import sys
+import threading
 import time
 import warnings
 from dataclasses import replace
@@ -21,7 +23,7 @@ from cdp.errors import CdpError, InputError, MissingExtraError
 from cdp.grouping.average_linkage import agglomerate
 from cdp.grouping.components import find_components
 from cdp.grouping.propagation import propagate
-from cdp.knn import search
+from cdp.knn import cell_ranges, search
 from cdp.knn.distributed import find_machines
 from cdp.knn.exact import extend_graph
 from cdp.knn.model_graphs import find_graphs
@@ -63,6 +65,8 @@ def cluster():
     environment = {
         "RAY_AUTH_MODE": "disabled",
         "RAY_health_check_failure_threshold": "60",
+        # A node that was killed is noticed after a quarter of a minute.
+        "RAY_health_check_period_ms": "250",
         "RAY_memory_monitor_refresh_ms": "0",
         "PYTHONPATH": os.pathsep.join(sys.path),
     }
@@ -277,8 +281,10 @@ def test_every_gpu_of_one_machine_gets_a_process(cluster, monkeypatch):
         ([4, 32, 32], 2, 32),
         ([8, 0], 5, 8),
         ([16] * 100, 5, 16),
-        ([16] * 8, 1, None),  # blocks of one graph go to all machines
-        ([16] * 8, 2, None),
+        ([16] * 8, 1, 16),
+        ([1] * 8, 2, None),  # ranges of one graph go to all machines
+        ([1] * 100, 5, None),
+        ([1] * 4, 1, None),
         ([], 5, None),
     ],
 )
@@ -344,6 +350,90 @@ def test_a_low_recall_that_another_machine_reached_is_said_here(monkeypatch):
 def test_a_killed_worker_is_replaced(cluster, tmp_path):
     assert list(Runtime(RAY).map(die_once, str(tmp_path / "died"), range(8))) == list(range(8))
     assert (tmp_path / "died").exists()
+
+
+class _Trouble:
+    """A progress that adds a node, slows the workers down and takes the new node away again, one by one."""
+
+    def __init__(self, cluster):
+        self.cluster, self.node, self.workers = cluster, None, []
+        self.calls, self.slowed = 0, False
+
+    def __call__(self, *_):
+        self.calls += 1
+        if self.calls == 1:
+            self.workers = own_workers()
+            self.node = self.cluster.add_node(num_cpus=1, object_store_memory=10**8)
+        elif self.calls == 3:
+            # Of a node that stays: a node that is gone with a worker that stands still is noticed after minutes.
+            self.slowed = slow_down(self.workers, 0.5)
+        elif self.calls == 5:
+            self.leave()
+
+    def leave(self):
+        """Take the node away, if it is there."""
+        if self.node is not None:
+            self.cluster.remove_node(self.node, allow_graceful=False)
+            self.node = None
+
+
+def own_workers():
+    """The workers of Ray that this process has started."""
+    parent, workers = {}, []
+    for process in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            parent[int(process.name)] = int((process / "stat").read_text().rpartition(")")[2].split()[1])
+            if (process / "cmdline").read_bytes().startswith((b"ray::run_blocks", b"ray::IDLE")):
+                workers.append(int(process.name))
+
+    def is_own(number):
+        while number and number != os.getpid():
+            number = parent.get(number, 0)
+        return number != 0
+
+    return [number for number in workers if is_own(number)]
+
+
+def slow_down(workers, seconds):
+    """Stop one of the workers for some time, as on a machine that does something else; False if there is none."""
+    for worker in reversed(workers):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(worker, signal.SIGSTOP)
+            threading.Timer(seconds, go_on, [worker]).start()
+            return True
+    return False
+
+
+def go_on(worker):
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(worker, signal.SIGCONT)
+
+
+@pytest.mark.skipif(not Path("/proc").is_dir(), reason="needs /proc")
+@pytest.mark.parametrize("what", ["graph", "labeling"])
+def test_nodes_that_come_are_slow_or_go_give_the_same_bytes(
+    cluster, crowded_views, small_views, monkeypatch, what
+):
+    monkeypatch.setattr(ray_pool, "_LOOK_AGAIN", 0.1)
+    monkeypatch.setattr(ray_pool, "_SECONDS_PER_TASK", 0.02)
+    monkeypatch.setattr(cell_ranges, "_FEWEST_CELLS", 4)
+    monkeypatch.setattr(cell_ranges, "_FEWEST_IMAGES", 400)
+
+    def compute(how, progress=lambda *_: None):
+        if what == "labeling":
+            return label_small(small_views, "trees", how, progress=progress)
+        runtime = Runtime(how, progress=progress)
+        graph = knn_graph(crowded_views.base, 8, "approximate", recall=0.8, runtime=runtime)
+        assert graph.method == "approximate"
+        return graph.neighbors.tobytes(), graph.similarity.tobytes()
+
+    trouble = _Trouble(cluster)
+    try:
+        assert compute(RAY, trouble) == compute(RuntimeSettings(threads=1))
+        assert trouble.calls >= 5
+        assert trouble.slowed
+    finally:
+        trouble.leave()
 
 
 def test_a_killed_node_is_done_without(cluster, small_views):

@@ -34,7 +34,9 @@ from cdp.grouping.cohesion import GroupTies
 from cdp.grouping.group import accepted_pairs
 from cdp.grouping.soft_labels import diffuse, likely_pairs
 from cdp.labeling.figures import measure_label_figures
+from cdp.labeling.joined_views import first_lists
 from cdp.labeling.output import SOFT_LABELS, label_table, write_doubts, write_soft_labels, write_tables
+from cdp.runtime.runtime import Runtime
 from cdp.scoring.mediator import Mediator
 from cdp.settings import plain
 from cdp.storage.array_files import hash_contents
@@ -250,7 +252,7 @@ def report_artifacts(
     return Artifacts(
         labels=labels,
         consensus=accepted_pairs(collection.scored, labels, collection.settings),
-        base_graph=load(place / "base_graph", KnnGraph).first_rows(collection.n_images),
+        base_graph=first_lists(load(place / "base_graph", KnnGraph), collection.n_images, Runtime()),
         weights=None if mediator is None else first_layer(mediator),
         images=images,
         identities=truth if (truth >= 0).any() and images is None else None,

@@ -259,7 +259,7 @@ def inverted_lists(cells: AnyArray, nlist: int, runtime: Runtime | None = None) 
     n_rows = int(bounds[-1])
     rows = np.empty(n_rows, np.int32) if runtime is None else runtime.empty(n_rows, np.int32)
     _place_rows(table, bounds[:-1].copy(), rows)
-    return rows, bounds
+    return rows if runtime is None else runtime.finished(rows), bounds
 
 
 @kernel

@@ -25,17 +25,18 @@ best of all that was compared, ties by id.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import islice, pairwise
+from itertools import pairwise
 
 import numpy as np
 
 from cdp.blocks import spans
 from cdp.knn.autotune import OperatingPoint, choose_operating_point
+from cdp.knn.cell_ranges import probe_ranges
 from cdp.knn.exact import exact_graph, search_bytes
 from cdp.knn.ivf import cells_to_probe, order_by_cell, reorder_rows
 from cdp.knn.pair_similarity import rerank_block, rows_per_rerank
 from cdp.knn.pca import Vectors, reduce_dimensions
-from cdp.knn.probe import SearchContext, TopKLists, cells_with_queries, probe_cells, search_assigned_cells
+from cdp.knn.probe import Round, SearchContext, TopKLists, probe_cells, search_assigned_cells
 from cdp.knn.recall import GroundTruth, find_ground_truth, find_same_identity_truth
 from cdp.runtime.parallel import on_one_thread
 from cdp.runtime.runtime import Runtime
@@ -176,22 +177,26 @@ class _IvfSearch:
         context = SearchContext(self.vectors, self.runtime.search_device)
         if self.runtime.pool is None:
             context.product  # noqa: B018 (computed once, before several threads need it)
-        lists, nlist = TopKLists.of(self.best, self.ids), len(self.point.centroids)
+        nlist = len(self.point.centroids)
         cut = spans(nlist, _CELLS_PER_CHECKPOINT)
+        lists = TopKLists.of(self.best, self.ids)
         for start, stop in _rounds(first, last):
-            if part + len(cut) <= n_resumed:
-                part += len(cut)
+            part += len(cut)
+            if part <= n_resumed:
                 continue
-            cells = cells_with_queries(self.cells, start, stop, nlist, self.runtime)
-            search = search_assigned_cells if start == 0 else probe_cells
-            for low, high in cut:
-                some = list(islice(cells, high - low))
-                part += 1
-                if part <= n_resumed:
-                    continue
-                for share in search(context, some, lists, self.runtime):
-                    yield start + (low + share * (high - low)) / nlist * (stop - start)
+            cells = Round.of(self.cells, start, stop, nlist, self.runtime)
+            if start > 0 and self.runtime.pool is not None:
+                for share in probe_ranges(context, cells, self.best, self.ids, self.runtime):
+                    yield start + share * (stop - start)
                 checkpoint.note(part, self.best, self.ids)
+                continue
+            search = search_assigned_cells if start == 0 else probe_cells
+            for number, (low, high) in enumerate(cut, part - len(cut) + 1):
+                if number <= n_resumed:
+                    continue
+                for share in search(context, cells.cells(low, high), lists, self.runtime):
+                    yield start + (low + share * (high - low)) / nlist * (stop - start)
+                checkpoint.note(number, self.best, self.ids)
 
     def _cells_to_probe(self, nprobe: int) -> IntArray:
         return cells_to_probe(self.vectors, self.point.centroids, nprobe, runtime=self.runtime)

@@ -21,6 +21,7 @@ _ITERATIONS = 5
 _REFINEMENT_PER_CELL = 64
 _REFINEMENTS = 2
 _BLOCK_ROWS = 2048
+_CELLS_PER_SUM = 256
 
 
 def train_centroids(
@@ -42,8 +43,9 @@ def train_centroids(
     sample: FloatArray = runtime.empty((n_sample, vectors.dimensions), np.float32)
     for start, stop in spans(n_sample, _BLOCK_ROWS):
         sample[start:stop] = vectors.take(drawn[start:stop])
-    coarse = _k_means(sample, round(np.sqrt(nlist)), generator)
-    order, bounds = inverted_lists(_nearest(sample, coarse), len(coarse))
+    sample = runtime.finished(sample)
+    coarse = _k_means(sample, round(np.sqrt(nlist)), generator, runtime)
+    order, bounds = inverted_lists(_nearest(sample, coarse, runtime), len(coarse))
     used = np.flatnonzero(np.diff(bounds)).tolist()
     rows_of_cells = ((cell, sample[order[bounds[cell] : bounds[cell + 1]]]) for cell in used)
     parts = list(runtime.map(_split_coarse_cell, (nlist / n_sample, seed), rows_of_cells))
@@ -69,10 +71,24 @@ def refine_centroids(
 def _refine(centroids: Centroids, vectors: Vectors, rows: LongArray, runtime: Runtime) -> Centroids:
     """Move every centroid to the mean of the rows assigned to it."""
     cells = assign_cells(vectors, centroids, runtime=runtime, rows=rows)
-    sums = np.zeros_like(centroids.vectors)
-    for start, stop in spans(len(rows), _BLOCK_ROWS):
-        _add_by_label(vectors.take(rows[start:stop]), cells[start:stop], sums)
+    order, bounds = inverted_lists(cells, len(centroids))
+    # Every cell's rows are added in their order, however cells are cut into blocks.
+    parts = (
+        (rows[order[bounds[start] : bounds[stop]]], np.diff(bounds[start : stop + 1]))
+        for start, stop in spans(len(centroids), _CELLS_PER_SUM)
+    )
+    sums = np.concatenate(list(runtime.map(_sum_cells, vectors, parts)))
     return replace(centroids, vectors=_unit(sums, centroids.vectors))
+
+
+def _sum_cells(vectors: Vectors, part: tuple[LongArray, LongArray]) -> FloatArray:
+    """Add up the vectors of every cell, given by their rows cell by cell and the number of each."""
+    rows, counts = part
+    sums = np.zeros((len(counts), vectors.dimensions), np.float32)
+    labels = np.repeat(np.arange(len(counts), dtype=np.int32), counts)
+    for start, stop in spans(len(rows), _BLOCK_ROWS):
+        _add_by_label(vectors.take(rows[start:stop]), labels[start:stop], sums)
+    return sums
 
 
 def _split_coarse_cell(shared: tuple[float, int], cell_and_rows: tuple[int, FloatArray]) -> FloatArray:
@@ -83,13 +99,18 @@ def _split_coarse_cell(shared: tuple[float, int], cell_and_rows: tuple[int, Floa
     return _k_means(rows, count, np.random.default_rng((seed, cell)))
 
 
-def _k_means(vectors: FloatArray, n_centroids: int, generator: np.random.Generator) -> FloatArray:
-    """Run spherical k-means from random rows; unit vectors (at most n_centroids, d)."""
+def _k_means(
+    vectors: FloatArray, n_centroids: int, generator: np.random.Generator, runtime: Runtime | None = None
+) -> FloatArray:
+    """Run spherical k-means from random rows; unit vectors (at most n_centroids, d).
+
+    With a runtime, rows are assigned in blocks that it runs.
+    """
     drawn = generator.choice(len(vectors), min(n_centroids, len(vectors)), replace=False)
     centroids = vectors[np.sort(drawn)]
     for _ in range(_ITERATIONS if len(centroids) > 1 else 1):
         sums = np.zeros_like(centroids)
-        _add_by_label(vectors, _nearest(vectors, centroids), sums)
+        _add_by_label(vectors, _nearest(vectors, centroids, runtime), sums)
         centroids = _unit(sums, centroids)
     return centroids
 
@@ -101,10 +122,22 @@ def _unit(sums: FloatArray, centroids: FloatArray) -> FloatArray:
     return moved
 
 
-def _nearest(vectors: FloatArray, centroids: FloatArray) -> IntArray:
-    nearest = np.empty((len(vectors), 1), np.int32)
-    for start, stop in spans(len(vectors), _BLOCK_ROWS):
-        top_columns(vectors[start:stop] @ centroids.T, nearest[start:stop])
+def _nearest(vectors: FloatArray, centroids: FloatArray, runtime: Runtime | None = None) -> IntArray:
+    """Find the nearest centroid of every vector."""
+    blocks = spans(len(vectors), _BLOCK_ROWS)
+    shared = (vectors, centroids)
+    found = (
+        (_nearest_of_block(shared, block) for block in blocks)
+        if runtime is None
+        else runtime.map(_nearest_of_block, shared, blocks)
+    )
+    return np.concatenate([np.empty(0, np.int32), *found])
+
+
+def _nearest_of_block(shared: tuple[FloatArray, FloatArray], block: tuple[int, int]) -> IntArray:
+    vectors, centroids = shared
+    nearest = np.empty((block[1] - block[0], 1), np.int32)
+    top_columns(vectors[slice(*block)] @ centroids.T, nearest)
     return nearest[:, 0]
 
 

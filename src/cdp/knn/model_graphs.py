@@ -115,7 +115,7 @@ def graph_keys(
             about = search_inputs(settings, model.n_images, seed)
             if labeled is not None and "approximate" in about:
                 about.append(cache.hash(labeled))
-            keys[name] = step_key("graph", 4, None, [cache.hash(model.source), about])
+            keys[name] = step_key("graph", 4, None, [cache.hash_embeddings(model), about])
     return keys
 
 

@@ -32,16 +32,18 @@ def similarities(embeddings: Embeddings, pairs: AnyArray) -> FloatArray:
     Copies of an image are exactly equally similar to a third.
     """
     similarity = np.empty(len(pairs), np.float32)
-    source = embeddings.source
+    source, *more = embeddings.sources
     if source.dtype != np.float64 and source.flags.c_contiguous and _is_in_range(embeddings):
-        entries = source.view(np.uint16) if source.dtype == np.float16 else source
-        _cosines(entries, embeddings.scale, pairs, similarity)
+        parts = (source, *(more or (source[:0],)))
+        first, rest = (part.view(np.uint16) if part.dtype == np.float16 else part for part in parts)
+        _cosines(first, rest, embeddings.scale, pairs, similarity)
         return similarity
     rows_per_block = max(_MIN_CONVERTED_PAIRS, _CONVERTED_ENTRIES // embeddings.dimensions)
     for start, stop in spans(len(pairs), rows_per_block):
         rows, position = np.unique(pairs[start:stop], return_inverse=True)
         places = position.reshape(-1, 2)
-        _cosines(embeddings.take(rows), np.ones(len(rows)), places, similarity[start:stop])
+        taken = embeddings.take(rows)
+        _cosines(taken, taken[:0], np.ones(len(rows)), places, similarity[start:stop])
     return similarity
 
 
@@ -70,23 +72,37 @@ def sort_for_locality(pairs: IntArray, n_images: int) -> tuple[IntArray, IntArra
 
 def _is_in_range(embeddings: Embeddings) -> bool:
     """Return whether products of entries stay far from the ends of float32's range before they are scaled."""
-    return bool(embeddings.scale.min() > 1e-12 and embeddings.scale.max() < 1e12)
+    least, most = embeddings.scale_range
+    return least > 1e-12 and most < 1e12
 
 
 @sum_kernel
-def _cosines(source: AnyArray, scale: AnyArray, pairs: AnyArray, similarity: FloatArray) -> None:
-    dimensions = source.shape[1]
+def _cosines(
+    source: AnyArray, rest: AnyArray, scale: AnyArray, pairs: AnyArray, similarity: FloatArray
+) -> None:
+    """Compute the cosines of pairs of rows of two arrays, one after the other."""
+    n_first, dimensions = source.shape
     for row in range(len(pairs)):
         if row + _PREFETCH_AHEAD < len(pairs):
-            prefetch(source, np.int64(pairs[row + _PREFETCH_AHEAD, 1]))
+            _prefetch_row(source, rest, pairs[row + _PREFETCH_AHEAD, 1])
             if pairs[row + _PREFETCH_AHEAD, 0] != pairs[row, 0]:
-                prefetch(source, np.int64(pairs[row + _PREFETCH_AHEAD, 0]))
+                _prefetch_row(source, rest, pairs[row + _PREFETCH_AHEAD, 0])
         first = min(pairs[row, 0], pairs[row, 1])  # so that (i, j) and (j, i) round alike
         second = max(pairs[row, 0], pairs[row, 1])
+        one = source[first] if first < n_first else rest[first - n_first]
+        other = source[second] if second < n_first else rest[second - n_first]
         total = np.float32(0)
         for column in range(dimensions):
-            total += to_float32(source[first, column]) * to_float32(source[second, column])
+            total += to_float32(one[column]) * to_float32(other[column])
         similarity[row] = min(1.0, max(-1.0, total * scale[first] * scale[second]))
+
+
+@sum_kernel
+def _prefetch_row(source: AnyArray, rest: AnyArray, row: int) -> None:
+    if row < len(source):
+        prefetch(source, np.int64(row))
+    else:
+        prefetch(rest, np.int64(row - len(source)))
 
 
 def rerank_all(embeddings: Embeddings, ids: IntArray, runtime: Runtime) -> FloatArray:

@@ -15,9 +15,8 @@ from cdp.knn.panels import find_candidates, pack_panels, pad_thresholds
 from cdp.knn.pca import ReducedVectors, Vectors
 from cdp.knn.topk import find_tile_candidates, insert_candidates, top_k_of_rows
 from cdp.runtime.devices import find_accelerator
-from cdp.runtime.parallel import map_blocks
 from cdp.runtime.runtime import Runtime
-from cdp.types.arrays import ByteArray, FloatArray, IntArray
+from cdp.types.arrays import ByteArray, FloatArray, IntArray, LongArray
 
 # Pairs that are compared before their candidates are inserted.
 _PAIRS_PER_TURN = 2**17
@@ -84,22 +83,43 @@ class Cell:
     queries: IntArray
 
 
-def cells_with_queries(
-    cells: IntArray, first: int, last: int, nlist: int, runtime: Runtime
-) -> Iterator[Cell]:
-    """Yield every cell with its queries: images that have it first-th to last-th; none where first = 0.
+@dataclass(frozen=True, eq=False)
+class Round:
+    """The cells of one round of probing, with their images and queries.
 
-    `cells` are the cells to probe of every image, (n, nprobe), the assigned one first.
+    Attributes:
+        assigned: int32 (n,), the images of all cells, cell by cell.
+        assigned_bounds: int64 (nlist + 1,), where those of each cell start.
+        probing: int32, the queries of all cells.
+        probing_bounds: int64 (nlist + 1,), where those of each cell start.
     """
-    assigned, assigned_bounds = inverted_lists(cells[:, :1], nlist, runtime)
-    probing, probing_bounds = assigned, np.zeros_like(assigned_bounds)
-    if first > 0:
-        probing, probing_bounds = inverted_lists(cells[:, first:last], nlist, runtime)
 
-    for number in range(nlist):
-        images = assigned[assigned_bounds[number] : assigned_bounds[number + 1]]
-        queries = probing[probing_bounds[number] : probing_bounds[number + 1]]
-        yield Cell(images, queries)
+    assigned: IntArray
+    assigned_bounds: LongArray
+    probing: IntArray
+    probing_bounds: LongArray
+
+    @classmethod
+    def of(cls, cells: IntArray, first: int, last: int, nlist: int, runtime: Runtime) -> Round:
+        """Invert cells to probe: queries have a cell first-th to last-th; there are none where first = 0.
+
+        `cells` are those of every image, (n, nprobe), the assigned one first.
+        """
+        assigned, assigned_bounds = inverted_lists(cells[:, :1], nlist, runtime)
+        probing, probing_bounds = assigned, np.zeros_like(assigned_bounds)
+        if first > 0:
+            probing, probing_bounds = inverted_lists(cells[:, first:last], nlist, runtime)
+        return cls(assigned, assigned_bounds, probing, probing_bounds)
+
+    def cells(self, low: int, high: int) -> list[Cell]:
+        """Return the cells low..high-1."""
+        return [
+            Cell(
+                self.assigned[self.assigned_bounds[number] : self.assigned_bounds[number + 1]],
+                self.probing[self.probing_bounds[number] : self.probing_bounds[number + 1]],
+            )
+            for number in range(low, high)
+        ]
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,9 +133,9 @@ class Thresholds:
     queries: FloatArray
 
     @classmethod
-    def of(cls, lists: TopKLists, cell: Cell) -> Thresholds:
-        """Read them from the lists."""
-        return cls(lists.thresholds[cell.images], lists.thresholds[cell.queries])
+    def of(cls, thresholds: FloatArray, cell: Cell) -> Thresholds:
+        """Take them from those of all lists."""
+        return cls(thresholds[cell.images], thresholds[cell.queries])
 
 
 def search_assigned_cells(
@@ -153,13 +173,12 @@ def _search_assigned(
 def probe_cells(
     context: SearchContext, cells: Sequence[Cell], lists: TopKLists, runtime: Runtime
 ) -> Iterator[float]:
-    """Compare the queries of every cell with its images, update both lists, and yield the share done."""
+    """Compare the queries of every cell with its images, update both lists, and yield the share done.
+
+    Threads share the lists; a cluster has `cdp.knn.cell_ranges` instead.
+    """
     used = [cell for cell in cells if len(cell.images) and len(cell.queries)]
-    if runtime.pool is None:
-        inserted = runtime.map(_probe_and_insert, (context, lists), _batches(used))
-    else:
-        with_thresholds = ([(cell, Thresholds.of(lists, cell)) for cell in batch] for batch in _batches(used))
-        inserted = map_blocks(lists.insert, runtime.map(_probe, context, with_thresholds))
+    inserted = runtime.map(_probe_and_insert, (context, lists), _batches(used))
     for done, _ in enumerate(inserted, 1):
         yield min(1.0, done * _CELLS_PER_BATCH / len(used))
 
@@ -169,17 +188,22 @@ def _probe_and_insert(shared: tuple[SearchContext, TopKLists], cells: Sequence[C
     context, lists = shared
     buffer = _candidate_buffer(cells)
     for cell in cells:
-        for count in _compare(context, cell, Thresholds.of(lists, cell), buffer):
+        for count in _compare(context, cell, Thresholds.of(lists.thresholds, cell), buffer):
             lists.insert(buffer[:, :count])
 
 
-def _probe(context: SearchContext, cells: list[tuple[Cell, Thresholds]]) -> CandidatePairs:
-    """Probe some cells and return their candidates as one array, to be sent by another process."""
-    buffer = _candidate_buffer([cell for cell, _ in cells])
+def find_all_candidates(
+    context: SearchContext, cells: Sequence[Cell], thresholds: FloatArray
+) -> CandidatePairs:
+    """Probe some cells and return all candidates; `thresholds` are those of all lists."""
+    used = [cell for cell in cells if len(cell.images) and len(cell.queries)]
+    if not used:
+        return np.empty((3, 0), np.int32)
+    buffer = _candidate_buffer(used)
     candidates = [
         buffer[:, :count].copy()
-        for cell, thresholds in cells
-        for count in _compare(context, cell, thresholds, buffer)
+        for cell in used
+        for count in _compare(context, cell, Thresholds.of(thresholds, cell), buffer)
     ]
     return np.concatenate(candidates, axis=1)
 

@@ -54,7 +54,7 @@ def count_by_identity(labels: Labels, identities: LongArray, *, disjoint: bool =
     """
     labeled = identities >= 0
     _, person = np.unique(identities[labeled], return_inverse=True)
-    own, others = _partners(labels, identities, disjoint)
+    own, others = _partners(labels, labeled, person, disjoint)
     grouped = labels.labels[labeled] >= 0
     n_people = int(person.max(initial=-1)) + 1
     images = np.bincount(person, minlength=n_people)
@@ -65,19 +65,16 @@ def count_by_identity(labels: Labels, identities: LongArray, *, disjoint: bool =
     return counts
 
 
-def _partners(labels: Labels, identities: LongArray, disjoint: bool) -> tuple[DoubleArray, DoubleArray]:
+def _partners(
+    labels: Labels, labeled: BoolArray, person: LongArray, disjoint: bool
+) -> tuple[DoubleArray, DoubleArray]:
     """For every labeled image: images of its identity in its group, and unlabeled impostors."""
-    labeled = identities >= 0
     found = labels.labels[labeled].astype(np.int64)
     grouped = found >= 0
-    _, cell_of, overlap = np.unique(
-        np.stack([found, identities[labeled]], axis=1)[grouped],
-        axis=0,
-        return_inverse=True,
-        return_counts=True,
-    )
+    cell = (found * (int(person.max(initial=-1)) + 1) + person)[grouped]
+    _, cell_of, overlap = np.unique(cell, return_inverse=True, return_counts=True)
     own = np.zeros(len(found))
-    own[grouped] = overlap[cell_of.ravel()] - 1
+    own[grouped] = overlap[cell_of] - 1
     n_unlabeled = int((~labeled).sum())
     if not disjoint:
         n_labeled = np.bincount(found[grouped], minlength=1)
@@ -89,7 +86,7 @@ def _partners(labels: Labels, identities: LongArray, disjoint: bool) -> tuple[Do
         share = np.divide(own, genuine, out=np.ones(len(own)), where=genuine > 0)
         return own, (impostors + unlabeled) * np.where(own > 0, share, 1.0)
     # Impostors are in a group by chance: without the labeled images their number shrinks in proportion.
-    scale = n_unlabeled / len(identities) if n_unlabeled else 1.0
+    scale = n_unlabeled / len(labeled) if n_unlabeled else 1.0
     return own, scale * (group_sizes(labels)[labeled] - 1 - own)
 
 
@@ -113,13 +110,15 @@ def calibrate(
     """
     from sklearn.isotonic import IsotonicRegression
 
-    own, others = _partners(labels, identities, disjoint)
+    labeled = identities >= 0
+    _, person = np.unique(identities[labeled], return_inverse=True)
+    own, others = _partners(labels, labeled, person, disjoint)
     says = own + others > 0
     if says.sum() < FEWEST_IMAGES:
         return labels
     tie = tie_to_group(scored, labels, k)
     share = own[says] / (own + others)[says]
-    rising = IsotonicRegression(y_min=0, y_max=1, out_of_bounds="clip").fit(tie[identities >= 0][says], share)
+    rising = IsotonicRegression(y_min=0, y_max=1, out_of_bounds="clip").fit(tie[labeled][says], share)
     confidence = np.where(labels.labels >= 0, rising.predict(tie), 0)
     return replace(labels, confidence=np.clip(confidence, 0, 1).astype(np.float32))
 

@@ -9,24 +9,43 @@ import numpy as np
 from scipy import sparse
 
 from cdp.labeling.labeling import Labeling
+from cdp.runtime.kernels import kernel
+from cdp.runtime.packing import is_mapped
 from cdp.runtime.runtime import Runtime
 from cdp.scoring.pairs import keep_pairs
-from cdp.types import ConsensusGraph, Labels, Views
-from cdp.types.arrays import AnyArray, BoolArray, IntArray, LongArray
+from cdp.types import ConsensusGraph, KnnGraph, Labels, Views
+from cdp.types.arrays import AnyArray, BoolArray, FloatArray, IntArray, LongArray
 from cdp.types.labels import first_rows
 
 
 def concatenate(parts: Sequence[Views], runtime: Runtime) -> Views:
-    """Concatenate the images of several parts: in memory where they fit the budget, else in spill files."""
+    """Join the images of several parts: embeddings stay where they are, or are copied where they must be."""
     if len(parts) == 1:
         return parts[0]
-    size = sum(model.source.nbytes for views in parts for model in views)
-    if not runtime.spill.fits(size):
+    if len(parts) == 2:
+        one, other = (_place(part, runtime) for part in parts)
+        stacked = one.stack(other)
+        if stacked is not None:
+            return stacked
+    if not runtime.spill.fits(sum(map(_size, parts))):
         return Views.concatenate(parts, runtime.spill.new_path())
     whole = Views.concatenate(parts)
     for model in whole:
         runtime.spill.reserve(model.source)
     return whole
+
+
+def _place(views: Views, runtime: Runtime) -> Views:
+    """Put embeddings into files that other processes can open, where there are such and they are large."""
+    if runtime.pool is None or runtime.spill.fits(_size(views)):
+        return views
+    if all(is_mapped(source) for model in views for source in model.sources):
+        return views
+    return Views.concatenate([views], runtime.spill.new_path())
+
+
+def _size(views: Views) -> int:
+    return sum(source.nbytes for model in views for source in model.sources)
 
 
 def join(unlabeled: Views, labeled: Views, rows: BoolArray | None, runtime: Runtime) -> Views:
@@ -52,10 +71,31 @@ def keep_first(whole: Labeling, n_images: int, runtime: Runtime) -> Labeling:
         accepted=_first_pairs(whole.accepted, n_images, runtime),
         scored=_first_pairs(whole.scored, n_images, runtime),
         soft_labels=None if soft is None else _first_soft_rows(soft, whole.labels, labels),
-        graphs={name: graph.first_rows(n_images, runtime.empty) for name, graph in whole.graphs.items()},
-        candidates=whole.candidates.first_rows(n_images, runtime.empty),
+        graphs={name: first_lists(graph, n_images, runtime) for name, graph in whole.graphs.items()},
+        candidates=first_lists(whole.candidates, n_images, runtime),
         validation=whole.validation[:n_images],
     )
+
+
+def first_lists(graph: KnnGraph, n_images: int, runtime: Runtime) -> KnnGraph:
+    """Keep the lists of the first images; neighbors past them are gone, so some have fewer than k."""
+    neighbors = runtime.empty((n_images, graph.k), np.int32)
+    similarity = runtime.empty((n_images, graph.k), np.float32)
+    _copy_first(graph.neighbors, graph.similarity, neighbors, similarity)
+    return graph.with_lists(runtime.finished(neighbors), runtime.finished(similarity))
+
+
+@kernel
+def _copy_first(neighbors: IntArray, similarity: FloatArray, kept: IntArray, measured: FloatArray) -> None:
+    n_images, k = kept.shape
+    for image in range(n_images):
+        place = 0
+        for rank in range(k):
+            if neighbors[image, rank] < n_images:
+                kept[image, place], measured[image, place] = neighbors[image, rank], similarity[image, rank]
+                place += 1
+        for rank in range(place, k):
+            kept[image, rank], measured[image, rank] = -1, -np.inf
 
 
 def _first_pairs(pairs: ConsensusGraph, n_images: int, runtime: Runtime) -> ConsensusGraph:

@@ -33,6 +33,8 @@ MIN_IDENTITIES = 20
 """Identities with two images or more, below which none are held out, and a choice is noted as made on few."""
 
 _HELD_OUT = 0.3
+# Peak memory per image of one cut of the dendrogram, and of what is counted in it.
+_BYTES_PER_CUT = 64
 _AS_GOOD = 0.002
 
 
@@ -77,7 +79,7 @@ def tune(
         dendrogram = build_dendrogram(
             scored, settings.k, thresholds[0], settings.most_images, runtime=runtime
         )
-        points = _measure_cuts(dendrogram, identities, thresholds)
+        points = _measure_cuts(dendrogram, identities, thresholds, runtime)
     else:
         points = _measure_components(scored, identities, settings, thresholds, runtime)
     curve = []
@@ -90,11 +92,16 @@ def tune(
 
 
 def _measure_cuts(
-    dendrogram: Dendrogram, identities: LongArray, thresholds: Sequence[float]
+    dendrogram: Dendrogram, identities: LongArray, thresholds: Sequence[float], runtime: Runtime
 ) -> Iterator[TuningPoint]:
-    for threshold in sorted(thresholds, reverse=True):
-        labels = dendrogram.cut(threshold)
-        yield measure_point(threshold, labels, identities)
+    block_bytes = _BYTES_PER_CUT * len(identities)
+    shared = (dendrogram, identities)
+    return runtime.map(_measure_cut, shared, sorted(thresholds, reverse=True), block_bytes=block_bytes)
+
+
+def _measure_cut(shared: tuple[Dendrogram, LongArray], threshold: float) -> TuningPoint:
+    dendrogram, identities = shared
+    return measure_point(threshold, dendrogram.cut(threshold), identities)
 
 
 def _measure_components(

@@ -60,6 +60,11 @@ def unpack(packed: Packed, *, copy: bool = False) -> Any:
     )
 
 
+def is_mapped(array: npt.NDArray[Any]) -> bool:
+    """Test whether an array is a file mapped for reading, which is sent by name."""
+    return _find_mapped(array) is not None
+
+
 class _Packer(pickle.Pickler):
     def reducer_override(self, value: Any) -> Any:
         mapped = _find_mapped(value) if isinstance(value, np.ndarray) else None
@@ -71,14 +76,14 @@ def _find_mapped(array: npt.NDArray[Any]) -> tuple[Any, ...] | None:
     owner: Any = array
     while owner is not None and not (isinstance(owner, np.memmap) and owner.filename):
         owner = getattr(owner, "base", None)
-    if owner is None or owner.mode != "r" or not array.flags.c_contiguous or array.size == 0:
+    if owner is None or owner.mode != "r" or array.size == 0 or min(array.strides, default=1) <= 0:
         return None
     # The map begins at a whole page before the offset that was asked for; a slice still names the offset of
     # the whole.
     page = owner.offset - owner.offset % mmap.ALLOCATIONGRANULARITY
     offset = page + _address(array) - _address(np.frombuffer(vars(owner)["_mmap"], np.uint8))
     file = Path(str(owner.filename)).absolute()
-    return str(file), offset, array.dtype, array.shape, _checksum(array)
+    return str(file), offset, array.dtype, array.shape, array.strides, _checksum(array)
 
 
 def _address(array: npt.NDArray[Any]) -> int:
@@ -87,17 +92,24 @@ def _address(array: npt.NDArray[Any]) -> int:
 
 def _checksum(array: npt.NDArray[Any]) -> int:
     """Hash an array's ends, enough to notice another file of the same name."""
-    flat = array.reshape(-1)
-    n_entries = max(1, _ENDS // max(1, array.itemsize))
-    return zlib.crc32(flat[-n_entries:].tobytes(), zlib.crc32(flat[:n_entries].tobytes()))
+    rows = array.reshape(1) if array.ndim == 0 else array
+    n_rows = max(1, _ENDS // max(1, rows[:1].nbytes))
+    return zlib.crc32(rows[-n_rows:].tobytes(), zlib.crc32(rows[:n_rows].tobytes()))
 
 
 def _open_mapped(
-    file: str, offset: int, dtype: np.dtype[Any], shape: tuple[int, ...], checksum: int
+    file: str,
+    offset: int,
+    dtype: np.dtype[Any],
+    shape: tuple[int, ...],
+    strides: tuple[int, ...],
+    checksum: int,
 ) -> npt.NDArray[Any]:
-    """Return the array that is stored in a file, mapped for reading."""
+    """Return the array that is stored in a file, or some of its columns, mapped for reading."""
+    n_bytes = sum((size - 1) * step for size, step in zip(shape, strides, strict=True)) + dtype.itemsize
     try:
-        mapped: npt.NDArray[Any] = np.memmap(file, dtype, "r", offset, shape)
+        source = np.memmap(file, np.uint8, "r", offset, (n_bytes,))
+        mapped: npt.NDArray[Any] = np.ndarray(shape, dtype, source, strides=strides)
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
         raise InputError(
@@ -109,9 +121,7 @@ def _open_mapped(
             code="packed-file-changed",
             file=file,
         )
-    array = mapped.view(np.ndarray)
-    array.flags.writeable = False
-    return array
+    return mapped
 
 
 def _unseen(file: str) -> str:

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from cdp.settings import plain
 from cdp.storage.artifacts import hash_array, load, save
 from cdp.storage.hashes import hash_values
-from cdp.types import Views
+from cdp.types import Embeddings, Views
 
 Noun = TypeVar("Noun")
 
@@ -65,9 +65,14 @@ class StepCache:
         """Hash an array; nothing is read where nothing is kept."""
         return "" if self.folder is None else hash_array(array)
 
+    def hash_embeddings(self, embeddings: Embeddings) -> str:
+        """Hash the arrays of embeddings."""
+        hashes = [self.hash(source) for source in embeddings.sources]
+        return hashes[0] if len(hashes) == 1 else hash_values(hashes)
+
     def hash_views(self, views: Views) -> list[list[str]]:
         """Hash every model's embeddings, by name and in order."""
-        return [[name, self.hash(one.source)] for name, one in zip(views.names, views, strict=True)]
+        return [[name, self.hash_embeddings(one)] for name, one in zip(views.names, views, strict=True)]
 
 
 def step_key(step: str, version: int, settings: Any, *inputs: Any) -> str:

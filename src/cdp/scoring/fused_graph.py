@@ -18,6 +18,7 @@ from cdp.knn.topk import insert_in_order
 from cdp.runtime.kernels import kernel
 from cdp.runtime.runtime import Runtime
 from cdp.runtime.step_cache import StepCache, step_key
+from cdp.scoring.id_table import find_slot, make_table
 from cdp.types import Embeddings, KnnGraph, Views
 from cdp.types.arrays import FloatArray, IntArray, LongArray
 
@@ -116,7 +117,7 @@ def _search_block(
     """Search the fused lists of some images."""
     models, graphs, model_of_column, k = shared
     lists, measured = _side_by_side(graphs, rows)
-    starts, ends, known = _unite(rows, lists, measured, model_of_column, len(models), models[0].n_images)
+    starts, ends, known = _unite(rows, lists, measured, model_of_column, len(models))
     ends, origin = sort_for_locality(ends, models[0].n_images)
     total = np.zeros(len(ends), np.float32)
     for model, similarity in zip(models, known, strict=True):
@@ -134,7 +135,7 @@ def _search_block(
 
 @kernel
 def _unite(
-    rows: IntArray, lists: IntArray, measured: FloatArray, models: IntArray, n_models: int, n_images: int
+    rows: IntArray, lists: IntArray, measured: FloatArray, models: IntArray, n_models: int
 ) -> tuple[LongArray, IntArray, FloatArray]:
     """List every row with each image of its lists once.
 
@@ -146,18 +147,20 @@ def _unite(
     starts = np.zeros(len(rows) + 1, np.int64)
     ends = np.empty((lists.size, 2), np.int32)
     known = np.full((n_models, lists.size), np.float32(np.nan))
-    place = np.full(n_images, -1, np.int32)
+    keys, place = make_table(lists.shape[1])
     count = 0
     for row in range(len(rows)):
+        keys[:] = -1
         for column in range(lists.shape[1]):
             image = lists[row, column]
             if image < 0:
                 continue
-            if place[image] < starts[row]:
-                place[image] = count
+            slot = find_slot(keys, image)
+            if keys[slot] < 0:
+                keys[slot], place[slot] = image, count
                 ends[count, 0], ends[count, 1] = rows[row], image
                 count += 1
-            known[models[column], place[image]] = measured[row, column]
+            known[models[column], place[slot]] = measured[row, column]
         starts[row + 1] = count
     return starts, ends[:count], known[:, :count]
 

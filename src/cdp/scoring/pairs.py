@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -11,6 +11,8 @@ from cdp.runtime.kernels import kernel
 from cdp.runtime.runtime import Runtime
 from cdp.types import ConsensusGraph, KnnGraph, Pairs
 from cdp.types.arrays import AnyArray, BoolArray, IntArray, LongArray
+
+_ROWS_PER_BLOCK = 65_536
 
 
 def candidate_pairs(graph: KnnGraph, runtime: Runtime | None = None) -> Pairs:
@@ -23,15 +25,48 @@ def candidate_pairs(graph: KnnGraph, runtime: Runtime | None = None) -> Pairs:
 
     Args:
         graph: the base model's.
-        runtime: memory budget and spill files.
+        runtime: how it runs.
     """
     runtime = runtime or Runtime()
-    counts = np.zeros(graph.n_images + 1, np.int64)
-    _count_pairs(graph.neighbors, counts)
-    starts: LongArray = np.cumsum(counts)
-    ids = runtime.empty((int(starts[-1]), 2), np.int32)
-    _fill_pairs(graph.neighbors, starts, ids)
+    blocks = spans(graph.n_images, _ROWS_PER_BLOCK)
+    n_pairs, reverse = 0, list[LongArray]()
+    for n_forward, keys in runtime.map(_find_reverse, graph, blocks):
+        n_pairs += n_forward + len(keys)
+        reverse.append(runtime.copy(keys))
+    starts = np.array([start for start, _ in blocks], np.int64) << 32
+    bounds = [np.append(np.searchsorted(keys, starts), len(keys)) for keys in reverse]
+    given = (
+        (block, [keys[slice(*at[number : number + 2])] for keys, at in zip(reverse, bounds, strict=True)])
+        for number, block in enumerate(blocks)
+    )
+    ids = runtime.empty((n_pairs, 2), np.int32)
+    stop = 0
+    for part in runtime.map(_list_pairs, graph, given):
+        ids[stop : stop + len(part)] = part
+        stop += len(part)
     return Pairs(runtime.finished(ids), graph.n_images)
+
+
+def _find_reverse(graph: KnnGraph, block: tuple[int, int]) -> tuple[int, LongArray]:
+    """Find the edges of some images to smaller ones that lack the edge back.
+
+    A smaller image lists all other edges itself.
+
+    Returns:
+        how many of the block's edges lead to larger images; keys of the edges, smaller id << 32 | larger id.
+    """
+    keys = np.empty((block[1] - block[0]) * graph.k, np.int64)
+    n_forward, n_found = _fill_reverse(graph.neighbors, *block, keys)
+    return n_forward, np.sort(keys[:n_found])
+
+
+def _list_pairs(graph: KnnGraph, given: tuple[tuple[int, int], Sequence[LongArray]]) -> IntArray:
+    """List the pairs whose smaller id is in a block: its own edges, and those found from the other end."""
+    block, reverse = given
+    keys = np.empty((block[1] - block[0]) * graph.k, np.int64)
+    own = keys[: _fill_forward(graph.neighbors, *block, keys)]
+    keys = np.sort(np.concatenate([own, *reverse]))
+    return np.stack([keys >> 32, keys & 0xFFFFFFFF], axis=1).astype(np.int32)
 
 
 def keep_pairs(
@@ -70,34 +105,28 @@ def _is_neighbor(neighbors: IntArray, image: int, other: int) -> bool:
 
 
 @kernel
-def _count_pairs(neighbors: IntArray, counts: LongArray) -> None:
-    """counts[i + 1] = number of pairs whose smaller id is i."""
-    for image in range(neighbors.shape[0]):
+def _fill_reverse(neighbors: IntArray, start: int, stop: int, keys: LongArray) -> tuple[int, int]:
+    n_forward, n_found = 0, 0
+    for image in range(start, stop):
         for column in range(neighbors.shape[1]):
             other = neighbors[image, column]
             if other > image:
-                counts[image + 1] += 1
+                n_forward += 1
             elif other >= 0 and not _is_neighbor(neighbors, other, image):
-                # Seen from the smaller id already, if that one has the edge too.
-                counts[other + 1] += 1
+                keys[n_found] = (np.int64(other) << 32) + image
+                n_found += 1
+    return n_forward, n_found
 
 
 @kernel
-def _fill_pairs(neighbors: IntArray, starts: LongArray, ids: IntArray) -> None:
-    free = starts[:-1].copy()
-    for image in range(neighbors.shape[0]):
+def _fill_forward(neighbors: IntArray, start: int, stop: int, keys: LongArray) -> int:
+    n_found = 0
+    for image in range(start, stop):
         for column in range(neighbors.shape[1]):
-            other = neighbors[image, column]
-            if other > image:
-                ids[free[image], 0] = image
-                ids[free[image], 1] = other
-                free[image] += 1
-            elif other >= 0 and not _is_neighbor(neighbors, other, image):
-                ids[free[other], 0] = other
-                ids[free[other], 1] = image
-                free[other] += 1
-    for image in range(neighbors.shape[0]):
-        ids[starts[image] : starts[image + 1], 1].sort()
+            if neighbors[image, column] > image:
+                keys[n_found] = (np.int64(image) << 32) + neighbors[image, column]
+                n_found += 1
+    return n_found
 
 
 def are_edges(graph: KnnGraph, ids: IntArray) -> BoolArray:

@@ -11,6 +11,7 @@ from cdp.blocks import spans
 from cdp.errors import InputError
 from cdp.knn.pair_similarity import similarities
 from cdp.runtime.kernels import kernel
+from cdp.runtime.runtime import Runtime
 from cdp.scoring.pairs import are_edges
 from cdp.types import PAPER_INPUTS, KnnGraph, Opinions, Pairs, Views, column_names
 from cdp.types.arrays import BoolArray, FloatArray, IntArray
@@ -48,7 +49,9 @@ def affinity(ids: IntArray, views: Views) -> FloatArray:
     return np.stack([similarities(embeddings, ids) for embeddings in views], axis=1)
 
 
-def neighbor_distribution(graph: KnnGraph, k: int | None = None) -> tuple[FloatArray, FloatArray]:
+def neighbor_distribution(
+    graph: KnnGraph, k: int | None = None, runtime: Runtime | None = None
+) -> tuple[FloatArray, FloatArray]:
     """Mean and standard deviation of each image's similarities to its K (or first k) neighbors.
 
     A similarity of 0.6 means much in a sparse neighborhood and little in a dense one.
@@ -61,15 +64,25 @@ def neighbor_distribution(graph: KnnGraph, k: int | None = None) -> tuple[FloatA
         two float32 (n,); zero for an image without neighbors.
     """
     means, spreads = np.empty(graph.n_images, np.float32), np.empty(graph.n_images, np.float32)
-    for start, stop in spans(graph.n_images, _ROWS_PER_BLOCK):
-        present = graph.neighbors[start:stop, :k] >= 0
-        count = np.maximum(present.sum(axis=1), 1)
-        similarity = np.where(present, graph.similarity[start:stop, :k], 0).astype(np.float64)
-        mean = similarity.sum(axis=1) / count
-        centered = np.where(present, similarity - mean[:, None], 0)
-        means[start:stop] = mean
-        spreads[start:stop] = np.sqrt(np.square(centered).sum(axis=1) / count)
+    cut = spans(graph.n_images, _ROWS_PER_BLOCK)
+    found = (runtime or Runtime()).map(_distribution_of_block, (graph, k), cut)
+    for (start, stop), (mean, spread) in zip(cut, found, strict=True):
+        means[start:stop], spreads[start:stop] = mean, spread
     return means, spreads
+
+
+def _distribution_of_block(
+    shared: tuple[KnnGraph, int | None], block: tuple[int, int]
+) -> tuple[FloatArray, FloatArray]:
+    graph, k = shared
+    rows = slice(*block)
+    present = graph.neighbors[rows, :k] >= 0
+    count = np.maximum(present.sum(axis=1), 1)
+    similarity = np.where(present, graph.similarity[rows, :k], 0).astype(np.float64)
+    mean = similarity.sum(axis=1) / count
+    centered = np.where(present, similarity - mean[:, None], 0)
+    spread = np.sqrt(np.square(centered).sum(axis=1) / count)
+    return mean.astype(np.float32), spread.astype(np.float32)
 
 
 def common_neighbors(ids: IntArray, ordered_neighbors: Sequence[IntArray]) -> FloatArray:

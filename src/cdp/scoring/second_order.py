@@ -32,27 +32,30 @@ def second_order(
     themselves: common support = sum p(i, c) p(j, c); strongest path = max min; contradiction = sum of the
     larger times one minus the smaller; a total is the sum of all p of an image, a rest the part of it that
     the other image has no candidate for.
+
+    Lists of candidates (`build_adjacency`) are ascending, as they come from sorted pairs.
     """
-    seen = np.full(len(starts) - 1, np.float32(-1))
     for row in range(len(ids)):
         one = ids[row, 0]
         other = ids[row, 1]
-        total_one = 0.0
+        total_one: float = 0.0
         for at in range(starts[one], starts[one + 1]):
-            seen[neighbors[at]] = weights[at]
             total_one += weights[at]
         total_other, both, strongest, against, agreed, rest_other = 0.0, 0.0, 0.0, 0.0, 0, 0.0
         rest_one = total_one
+        place, end = starts[one], starts[one + 1]
         for at in range(starts[other], starts[other + 1]):
             third = neighbors[at]
             mine = weights[at]
             total_other += mine
-            theirs = seen[third]
-            if theirs >= 0:
-                rest_one -= theirs
+            while place < end and neighbors[place] < third:
+                place += 1
+            is_common = place < end and neighbors[place] == third
+            theirs = weights[place] if is_common else np.float32(0)
+            rest_one -= float(theirs)
             if third == one:
                 continue
-            if theirs >= 0:
+            if is_common:
                 both += mine * theirs
                 least = min(mine, theirs)
                 strongest = max(strongest, least)
@@ -61,8 +64,6 @@ def second_order(
                     agreed += 1
             else:
                 rest_other += mine
-        for at in range(starts[one], starts[one + 1]):
-            seen[neighbors[at]] = np.float32(-1)
         out[row, 0] = probability[row]
         out[row, 1] = both
         out[row, 2] = strongest

@@ -24,6 +24,8 @@ import numpy as np
 
 from cdp.knn.pair_similarity import similarities, sort_for_locality
 from cdp.runtime.kernels import kernel
+from cdp.runtime.runtime import Runtime
+from cdp.scoring.id_table import find_slot, make_table
 from cdp.scoring.paper_features import neighbor_distribution
 from cdp.types import Embeddings, KnnGraph, Views
 from cdp.types.arrays import FloatArray, IntArray
@@ -71,7 +73,11 @@ class TreeFeatureSource:
 
 
 def prepare_tree_features(
-    views: Views, graphs: Iterable[KnnGraph], fused: KnnGraph, used: tuple[str, ...] = ALL_BLOCKS
+    views: Views,
+    graphs: Iterable[KnnGraph],
+    fused: KnnGraph,
+    used: tuple[str, ...] = ALL_BLOCKS,
+    runtime: Runtime | None = None,
 ) -> TreeFeatureSource:
     """Compute the features of every image; a single model is not fused with anything."""
     prepared = []
@@ -80,7 +86,7 @@ def prepare_tree_features(
         models.append((None, fused))
     for embeddings, graph in models:
         half = max(1, graph.k // 2)
-        mean, spread = neighbor_distribution(graph, half)
+        mean, spread = neighbor_distribution(graph, half, runtime)
         prepared.append(_ModelFeatures(embeddings, graph, mean, spread))
     return TreeFeatureSource(tuple(prepared), (*views.names, FUSED)[: len(prepared)], used)
 
@@ -117,20 +123,20 @@ def _fill(
     nth = min(_NTH, k - 1)
     # Rank of every image in the list of the pair's first image; pairs are sorted, so one list serves several
     # pairs.
-    place = np.full(len(neighbors), k, np.int32)
+    keys, ranks = make_table(k)
     listed = -1
     for row in range(len(ids)):
         one = ids[row, 0]
         other = ids[row, 1]
         if one != listed:
-            if listed >= 0:
-                for rank in range(k):
-                    place[neighbors[listed, rank]] = k
+            keys[:] = -1
             for rank in range(k):
                 if neighbors[one, rank] >= 0:
-                    place[neighbors[one, rank]] = rank
+                    slot = find_slot(keys, neighbors[one, rank])
+                    keys[slot], ranks[slot] = neighbors[one, rank], rank
             listed = one
-        rank_one = place[other]
+        slot = find_slot(keys, other)
+        rank_one = ranks[slot] if keys[slot] == other else k
         rank_other = k
         near = 0
         shared = 0
@@ -141,7 +147,8 @@ def _fill(
                 rank_other = rank
             if third < 0:
                 break
-            there = place[third]
+            slot = find_slot(keys, third)
+            there = ranks[slot] if keys[slot] == third else k
             if there < k:
                 shared += 1
                 weighted += 1.0 / (1 + there + rank)

@@ -152,7 +152,7 @@ class TreeScorer:
         cache = runtime.cache if key else StepCache()
         with runtime.step("consensus"):
             return score_by_trees(
-                prepare_tree_features(views, graphs.values(), fused, self.blocks),
+                prepare_tree_features(views, graphs.values(), fused, self.blocks, runtime),
                 pairs,
                 label_pairs(
                     pairs,
@@ -160,7 +160,6 @@ class TreeScorer:
                     seed=self.seed,
                     constraints=self.constraints if earlier is None else None,
                     weight=self.correction_weight,
-                    runtime=runtime,
                 ),
                 passes=self.passes,
                 earlier=earlier,

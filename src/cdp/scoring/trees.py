@@ -24,16 +24,18 @@ import numpy.typing as npt
 from cdp.blocks import PAIRS_PER_BLOCK, spans
 from cdp.errors import InputError
 from cdp.runtime.checkpoint import Checkpoint
+from cdp.runtime.kernels import kernel
 from cdp.runtime.runtime import Runtime
 from cdp.scoring.adjacency import build_adjacency
 from cdp.scoring.boosting import BoostedTrees, grow_trees
 from cdp.scoring.second_order import COLUMNS, second_order
 from cdp.scoring.tree_features import TreeFeatureSource, extract_tree_features
 from cdp.types import Pairs
-from cdp.types.arrays import AnyArray, BoolArray, DoubleArray, FloatArray, LongArray
+from cdp.types.arrays import AnyArray, BoolArray, DoubleArray, FloatArray, IntArray, LongArray
 from cdp.types.constraints import Constraints, what_is_said
 
 FoldArray: TypeAlias = npt.NDArray[np.int8]
+Rows: TypeAlias = slice | LongArray
 
 FOLDS = 3
 PASSES = 2
@@ -48,22 +50,54 @@ _MOST_TRAINING_PAIRS = 30_000
 
 @dataclass(frozen=True, eq=False)
 class LabeledPairs:
-    """Labels of the candidate pairs.
+    """What is known of the candidate pairs: by image, and of the pairs that corrections decide.
 
     Attributes:
-        first, second: int8 (m,), the fold of either image's identity; -1 = unlabeled.
-        same: bool (m,), both images are labeled with one identity.
-        is_training: bool (m,), a training pair.
-        confirmed: int64, rows of the training pairs that corrections decide.
+        fold: int8 (n,), the fold of every image's identity; -1 = unlabeled.
+        identities: int64 (n,), negative where unlabeled.
+        confirmed: int64, rows of the pairs that corrections decide, ascending.
+        confirmed_same: bool, which of those are genuine.
         weight: number of training pairs that a confirmed one counts for.
     """
 
-    first: FoldArray
-    second: FoldArray
-    same: BoolArray
-    is_training: BoolArray
+    fold: FoldArray
+    identities: LongArray
     confirmed: LongArray
+    confirmed_same: BoolArray
     weight: float = 1.0
+
+    def same(self, ids: IntArray, rows: LongArray) -> BoolArray:
+        """Return whether the pairs `ids` of some rows are genuine, as far as is known."""
+        one, other = self.identities[ids].T
+        same: BoolArray = (one >= 0) & (one == other)
+        at = np.searchsorted(self.confirmed, rows)
+        found = np.flatnonzero(at < len(self.confirmed))
+        found = found[self.confirmed[at[found]] == rows[found]]
+        same[found] = self.confirmed_same[at[found]]
+        return same
+
+    def training_rows(self, pairs: Pairs, fold: int) -> Iterator[LongArray]:
+        """Yield rows of training pairs without an identity of the fold, block by block."""
+        bounds = np.searchsorted(self.confirmed, [*range(0, len(pairs), PAIRS_PER_BLOCK), len(pairs)])
+        for (start, stop), first, last in zip(
+            spans(len(pairs), PAIRS_PER_BLOCK), bounds[:-1], bounds[1:], strict=True
+        ):
+            is_taken = np.zeros(stop - start, np.bool_)
+            said = self.confirmed[first:last] - start
+            is_taken[said] = True
+            _mark_training(pairs.ids[start:stop], self.fold, fold, is_taken)
+            yield start + np.flatnonzero(is_taken)
+
+
+@kernel
+def _mark_training(ids: IntArray, fold_of: FoldArray, fold: int, is_taken: BoolArray) -> None:
+    """Mark pairs with a labeled image, and unmark those with an image of the fold."""
+    for row in range(len(ids)):
+        one, other = fold_of[ids[row, 0]], fold_of[ids[row, 1]]
+        if one == fold or other == fold:
+            is_taken[row] = False
+        elif one >= 0 or other >= 0:
+            is_taken[row] = True
 
 
 def label_pairs(
@@ -73,9 +107,8 @@ def label_pairs(
     seed: int,
     constraints: Constraints | None = None,
     weight: float = CORRECTION_WEIGHT,
-    runtime: Runtime | None = None,
 ) -> LabeledPairs:
-    """Assign folds and labels to the candidate pairs.
+    """Assign folds to the identities, and find the candidate pairs that corrections decide.
 
     Args:
         pairs: candidates.
@@ -83,31 +116,19 @@ def label_pairs(
         seed: of the folds.
         constraints: corrections; pairs that they decide become training pairs.
         weight: of such a pair; 0 = they become none.
-        runtime: memory budget and spill files.
     """
-    runtime = runtime or Runtime()
-    people = np.unique(identities[identities >= 0])
-    fold_of = np.random.default_rng([seed, 6]).permutation(len(people)) % FOLDS
-    fold = np.full(len(identities), -1, np.int8)
     known = identities >= 0
-    fold[known] = fold_of[np.searchsorted(people, identities[known])]
-    first, second = (runtime.empty(len(pairs), np.int8) for _ in range(2))
-    same, is_training = (runtime.empty(len(pairs), np.bool_) for _ in range(2))
-    are_said = constraints is not None and len(constraints) > 0 and weight > 0
-    say = what_is_said(constraints.among(pairs.n_images)) if constraints is not None and are_said else None
-    confirmed: list[LongArray] = [np.empty(0, np.int64)]
-    for start, stop in spans(len(pairs), PAIRS_PER_BLOCK):
-        one, other = pairs.ids[start:stop].T
-        first[start:stop], second[start:stop] = fold[one], fold[other]
-        both = (fold[one] >= 0) & (fold[other] >= 0)
-        same[start:stop] = both & (identities[one] == identities[other])
-        is_training[start:stop] = (fold[one] >= 0) | (fold[other] >= 0)
-        if say is not None:
+    people, person = np.unique(identities[known], return_inverse=True)
+    fold = np.full(len(identities), -1, np.int8)
+    fold[known] = (np.random.default_rng([seed, 6]).permutation(len(people)) % FOLDS)[person]
+    confirmed, same = [np.empty(0, np.int64)], [np.empty(0, np.bool_)]
+    if constraints is not None and len(constraints) > 0 and weight > 0:
+        say = what_is_said(constraints.among(pairs.n_images))
+        for start, stop in spans(len(pairs), PAIRS_PER_BLOCK):
             said = say(pairs.ids[start:stop])
-            rows = start + np.flatnonzero(said)
-            same[rows], is_training[rows] = said[said != 0] > 0, True
-            confirmed.append(rows)
-    return LabeledPairs(first, second, same, is_training, np.concatenate(confirmed), weight)
+            confirmed.append(start + np.flatnonzero(said))
+            same.append(said[said != 0] > 0)
+    return LabeledPairs(fold, identities, np.concatenate(confirmed), np.concatenate(same), weight)
 
 
 _TREE_ARRAYS = ("column", "value", "left", "right", "roots")
@@ -222,8 +243,8 @@ def score_by_trees(
     classifiers: list[tuple[BoostedTrees, ...]] = []
     for number in range(passes):
         if earlier is None:
-            train = partial(_train, features, labeled, seed)
-            grown = runtime.map_here(train, range(FOLDS + 1), block_bytes=features.training_bytes)
+            shared = (features, labeled, seed)
+            grown = runtime.map(_train, shared, range(FOLDS + 1), block_bytes=features.training_bytes)
             classifiers.append(tuple(grown))
             probability = runtime.full(len(pairs), np.nan, np.float32)
             if number < len(begun):
@@ -231,13 +252,13 @@ def score_by_trees(
         else:
             classifiers.append(earlier.classifiers[number])
             probability = runtime.copy(earlier.passes[number])
-        blocks = _open_rows(probability, features.rows_per_block)
-        asked = ((rows, labeled.first[rows], labeled.second[rows]) for rows in blocks)
-        shared, step = (features, classifiers[-1]), f"trees, pass {number + 1} of {passes}"
-        for rows, scored in runtime.map(_score_block, shared, asked, block_bytes=features.block_bytes):
+        asked = _open_rows(probability, features.rows_per_block)
+        given, step = (features, classifiers[-1], labeled.fold), f"trees, pass {number + 1} of {passes}"
+        for rows, scored in runtime.map(_score_block, given, asked, block_bytes=features.block_bytes):
             probability[rows] = scored
             checkpoint.keep(partial(_unfinished, [*scores, probability], runtime))
-            runtime.progress(step, int(rows[-1]) + 1, len(pairs))
+            done = rows.stop if isinstance(rows, slice) else int(rows[-1]) + 1
+            runtime.progress(step, done, len(pairs))
         runtime.progress(step, len(pairs), len(pairs))
         scores.append(runtime.finished(probability))
         if number + 1 < passes:
@@ -252,33 +273,36 @@ def _unfinished(passes: Sequence[FloatArray], runtime: Runtime) -> UnfinishedSco
     return UnfinishedScores(table)
 
 
-def _open_rows(probability: FloatArray, rows_per_block: int) -> Iterator[LongArray]:
+def _open_rows(probability: FloatArray, rows_per_block: int) -> Iterator[Rows]:
     """Yield rows of the pairs that have no score yet, in blocks."""
     for start, stop in spans(len(probability), rows_per_block):
-        rows = start + np.flatnonzero(np.isnan(probability[start:stop]))
-        if len(rows):
-            yield rows
+        is_open = np.isnan(probability[start:stop])
+        if is_open.all():
+            yield slice(start, stop)
+        elif is_open.any():
+            yield start + np.flatnonzero(is_open)
 
 
 def _score_block(
-    shared: tuple[_FeatureMatrix, Sequence[BoostedTrees]], block: tuple[LongArray, FoldArray, FoldArray]
-) -> tuple[LongArray, DoubleArray]:
-    """Score some pairs, given by their rows and the folds of their images."""
-    features, classifiers = shared
-    rows, first, second = block
+    shared: tuple[_FeatureMatrix, Sequence[BoostedTrees], FoldArray], rows: Rows
+) -> tuple[Rows, FloatArray]:
+    """Score some pairs, given by their rows."""
+    features, classifiers, fold = shared
+    first, second = fold[features.ids(rows)].T
     odds = _cross_fitted(classifiers, features.rows(rows), first, second)
-    return rows, 1 / (1 + np.exp(-odds))
+    return rows, (1 / (1 + np.exp(-odds))).astype(np.float32)
 
 
 class _FeatureMatrix:
     """Pair features by rows: those of the models, and from the second pass on second-order ones.
 
-    Those of the models are kept if they fit the memory of a block, and computed again in every pass if not.
+    Those of the models are kept if they fit the memory of a block, and computed again in every pass if not;
+    on Ray they are computed again, because sending them takes longer.
     """
 
     def __init__(self, source: TreeFeatureSource, pairs: Pairs, runtime: Runtime, *, keep: bool) -> None:
         self._source = source
-        self._pairs = pairs
+        self.pairs = pairs
         self._probability: FloatArray | None = None
         self._own: FloatArray | None = None
         n_columns = len(source.columns)
@@ -287,7 +311,8 @@ class _FeatureMatrix:
         self.training_bytes = 2 * _MOST_TRAINING_PAIRS * per_pair
         self.rows_per_block = min(PAIRS_PER_BLOCK, runtime.rows_per_block(per_pair))
         self.block_bytes = self.rows_per_block * per_pair
-        if keep and 4 * len(pairs) * n_columns <= runtime.block_memory:
+        fits = 4 * len(pairs) * n_columns <= runtime.block_memory
+        if keep and fits and runtime.pool is None:
             own = runtime.empty((len(pairs), n_columns), np.float32)
             cut = spans(len(pairs), self.rows_per_block)
             blocks = (pairs.ids[start:stop] for start, stop in cut)
@@ -299,11 +324,15 @@ class _FeatureMatrix:
     def add_second_order(self, probability: FloatArray, runtime: Runtime) -> None:
         """Add second-order features of these scores to the rows from now on."""
         self._probability = probability
-        self._adjacency = build_adjacency(self._pairs.ids, self._pairs.n_images, probability, runtime)
+        self._adjacency = build_adjacency(self.pairs.ids, self.pairs.n_images, probability, runtime)
 
-    def rows(self, rows: LongArray) -> FloatArray:
+    def ids(self, rows: Rows) -> IntArray:
+        """Images of some pairs."""
+        return self.pairs.ids[rows]
+
+    def rows(self, rows: Rows) -> FloatArray:
         """Features of some pairs."""
-        ids = self._pairs.ids[rows]
+        ids = self.ids(rows)
         own = extract_tree_features(self._source, ids) if self._own is None else self._own[rows]
         if self._probability is None:
             return own
@@ -312,38 +341,37 @@ class _FeatureMatrix:
         return np.concatenate([own, more], axis=1)
 
 
-def _train(features: _FeatureMatrix, known: LabeledPairs, seed: int, fold: int) -> BoostedTrees:
+def _train(shared: tuple[_FeatureMatrix, LabeledPairs, int], fold: int) -> BoostedTrees:
     """Train on the pairs without an identity of the fold; on all training pairs for fold `FOLDS`."""
-    counts = [len(rows) for rows in _rows_outside(known, fold)]
-    drawn: LongArray = np.arange(sum(counts))
-    if len(drawn) > _MOST_TRAINING_PAIRS:
-        drawn = np.random.default_rng([seed, 7, fold]).choice(len(drawn), _MOST_TRAINING_PAIRS, replace=False)
+    features, known, seed = shared
+    counts = [len(rows) for rows in known.training_rows(features.pairs, fold)]
+    n_rows = sum(counts)
+    if n_rows > _MOST_TRAINING_PAIRS:
+        drawn = np.random.default_rng([seed, 7, fold]).choice(n_rows, _MOST_TRAINING_PAIRS, replace=False)
         drawn.sort()
-    places = np.split(drawn, np.searchsorted(drawn, np.cumsum(counts)[:-1])) if counts else []
-    starts = np.cumsum([0, *counts])
+    else:
+        drawn = np.arange(n_rows)
+    ends = np.cumsum(counts)
+    places = np.split(drawn, np.searchsorted(drawn, ends)[:-1]) if counts else []
     rows = np.concatenate(
         [
             np.empty(0, np.int64),
             *(
-                found[place - start]
-                for found, place, start in zip(_rows_outside(known, fold), places, starts, strict=False)
+                found[place - (end - len(found))]
+                for found, place, end in zip(
+                    known.training_rows(features.pairs, fold), places, ends, strict=True
+                )
             ),
         ]
     )
     if not len(known.confirmed):
-        return grow_trees(features.rows(rows), known.same[rows], seed)
+        return grow_trees(features.rows(rows), known.same(features.ids(rows), rows), seed)
     # Corrections are few, and are not left to the random sample.
-    said = known.confirmed[(known.first[known.confirmed] != fold) & (known.second[known.confirmed] != fold)]
+    folds = known.fold[features.ids(known.confirmed)]
+    said = known.confirmed[(folds != fold).all(axis=1)]
     rows = np.union1d(rows, said[:: max(1, len(said) // _MOST_TRAINING_PAIRS)])
     weight = np.where(np.isin(rows, said), known.weight, 1).astype(np.float32)
-    return grow_trees(features.rows(rows), known.same[rows], seed, weight)
-
-
-def _rows_outside(known: LabeledPairs, fold: int) -> Iterator[LongArray]:
-    """Yield rows of training pairs without an identity of the fold, block by block."""
-    for start, stop in spans(len(known.same), PAIRS_PER_BLOCK):
-        is_outside = (known.first[start:stop] != fold) & (known.second[start:stop] != fold)
-        yield start + np.flatnonzero(known.is_training[start:stop] & is_outside)
+    return grow_trees(features.rows(rows), known.same(features.ids(rows), rows), seed, weight)
 
 
 def _cross_fitted(

@@ -164,15 +164,18 @@ def write_card(
     write_json(folder / CARD, card.as_dict())
 
 
-def load(path: str | Path, kind: type[Noun]) -> Noun:
-    """Load a noun from its artifact folder; arrays are checked against the card's shapes and hashes."""
+def load(path: str | Path, kind: type[Noun], *, check: bool = True) -> Noun:
+    """Load a noun from its artifact folder; arrays are checked against the card's shapes and hashes.
+
+    Without `check` hashes are not: of arrays that this run has just written.
+    """
     folder = Path(path)
     with reading(folder):
         card = read_card(folder, kind.__name__)
         maker: Any = kind
         names, form = _PLAIN.get(kind.__name__) or (None, maker.Kept)
         settings = read_settings(folder, card, form)
-        arrays = {name: read_array(folder, name, card) for name in names or settings.arrays}
+        arrays = {name: read_array(folder, name, card, check=check) for name in names or settings.arrays}
         with naming(folder, folder=folder):
             plain = msgspec.structs.asdict(settings)
             noun: Noun = settings.restore(arrays) if names is None else maker(**arrays, **plain)

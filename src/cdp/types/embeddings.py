@@ -31,6 +31,7 @@ class Embeddings:
     Attributes:
         source: the array as given, (n, d), read-only here.
         scale: 1 / length of every row, float64 (n,).
+        scale_range: the least and the greatest of them.
 
     Examples:
         >>> from cdp import Embeddings
@@ -41,11 +42,16 @@ class Embeddings:
 
     source: AnyArray
     scale: DoubleArray = field(init=False, repr=False)
+    scale_range: tuple[float, float] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         source = _as_float_matrix(self.source)
+        self._fill_in(source, _inverse_lengths(source))
+
+    def _fill_in(self, source: AnyArray, scale: DoubleArray) -> None:
         object.__setattr__(self, "source", read_only(source))
-        object.__setattr__(self, "scale", read_only(_inverse_lengths(source)))
+        object.__setattr__(self, "scale", read_only(scale))
+        object.__setattr__(self, "scale_range", (float(scale.min()), float(scale.max())))
 
     @property
     def n_images(self) -> int:
@@ -70,6 +76,11 @@ class Embeddings:
         return np.multiply(out, self.scale[rows, None].astype(np.float32), out=out)
 
     @property
+    def sources(self) -> tuple[AnyArray, ...]:
+        """The arrays that hold the rows, one after the other."""
+        return (self.source,)
+
+    @property
     def vectors(self) -> FloatArray:
         """All rows at unit length, float32 (n, d), a fresh array: for small sets and for other libraries."""
         return self.block(0, self.n_images)
@@ -89,6 +100,78 @@ class Embeddings:
 
     def __repr__(self) -> str:
         return f"Embeddings: {self.n_images:,} images x {self.dimensions} ({self.source.dtype})"
+
+
+class StackedEmbeddings(Embeddings):
+    """The embeddings of two sets of images one after the other, read where they are stored."""
+
+    first: Embeddings
+    rest: Embeddings
+
+    @classmethod
+    def of(cls, first: Embeddings, rest: Embeddings) -> StackedEmbeddings:
+        """Stack two embeddings of the same type and dimensions."""
+        stacked = object.__new__(cls)
+        scale = np.concatenate([first.scale, rest.scale])
+        least, most = zip(first.scale_range, rest.scale_range, strict=True)
+        span = (min(least), max(most))
+        vars(stacked).update(first=first, rest=rest, scale=read_only(scale), scale_range=span)
+        return stacked
+
+    @property
+    def sources(self) -> tuple[AnyArray, ...]:
+        """The arrays of both."""
+        return self.first.source, self.rest.source
+
+    @property
+    def source(self) -> AnyArray:
+        """Return a copy of both arrays as one."""
+        return np.concatenate(self.sources)
+
+    @property
+    def n_images(self) -> int:
+        """Number of rows of both."""
+        return len(self.scale)
+
+    @property
+    def dimensions(self) -> int:
+        """Length of a row."""
+        return self.first.dimensions
+
+    def block(self, start: int, stop: int) -> FloatArray:
+        """Rows start..stop-1 at unit length, float32, a fresh array."""
+        n_first = len(self.first)
+        if stop <= n_first:
+            return self.first.block(start, stop)
+        if start >= n_first:
+            return self.rest.block(start - n_first, stop - n_first)
+        return np.concatenate([self.first.block(start, n_first), self.rest.block(0, stop - n_first)])
+
+    def take(self, rows: npt.NDArray[np.integer[Any]], out: FloatArray | None = None) -> FloatArray:
+        """Return rows at unit length, float32 (len(rows), d), in a fresh array or the one given."""
+        n_first = len(self.first)
+        is_first = rows < n_first
+        if is_first.all():
+            return self.first.take(rows, out)
+        if not is_first.any():
+            return self.rest.take(rows - n_first, out)
+        taken = np.empty((len(rows), self.dimensions), np.float32) if out is None else out
+        taken[is_first] = self.first.take(rows[is_first])
+        taken[~is_first] = self.rest.take(rows[~is_first] - n_first)
+        return taken
+
+    def __repr__(self) -> str:
+        kind = self.first.source.dtype
+        return f"Embeddings: {self.n_images:,} images x {self.dimensions} ({kind}, two arrays)"
+
+
+def _are_alike(one: Embeddings, other: Embeddings) -> bool:
+    """Test whether embeddings can be stacked: one array each, of the same type, shape and layout."""
+    if len(one.sources) > 1 or len(other.sources) > 1:
+        return False
+    mine, theirs = one.source, other.source
+    is_packed = mine.flags.c_contiguous and theirs.flags.c_contiguous
+    return bool(is_packed and mine.dtype == theirs.dtype and mine.shape[1] == theirs.shape[1])
 
 
 def _as_float_matrix(array: Any) -> AnyArray:
@@ -123,8 +206,7 @@ def _as_float_matrix(array: Any) -> AnyArray:
 def _measured(source: AnyArray, scale: DoubleArray) -> Embeddings:
     """Embeddings of rows that were checked and measured before."""
     embeddings = object.__new__(Embeddings)
-    object.__setattr__(embeddings, "source", read_only(source))
-    object.__setattr__(embeddings, "scale", read_only(scale))
+    embeddings._fill_in(source, scale)
     return embeddings
 
 
@@ -275,6 +357,20 @@ class Views(Artifact):
             paths=None if self.paths is None else [self.paths[row] for row in index],
         )
 
+    def stack(self, other: Views) -> Views | None:
+        """Return the images of both, whose embeddings stay where they are; None where that is not possible.
+
+        As `concatenate` gives, without copying: only lengths and identities are.
+        """
+        if self.names != other.names:
+            return None
+        joined: dict[str, Embeddings] = {}
+        for name, one, more in zip(self.names, self, other, strict=True):
+            if not _are_alike(one, more):
+                return None
+            joined[name] = StackedEmbeddings.of(one, more)
+        return Views(joined.pop("base"), joined, *_about([self, other]))
+
     @classmethod
     def concatenate(cls, parts: Sequence[Views], folder: Path | None = None) -> Views:
         """Return the images of several parts one after the other, in one set of views.
@@ -307,18 +403,14 @@ class Views(Artifact):
                 )
         joined: dict[str, Embeddings] = {}
         for name in parts[0].names:
-            sources = [part[name].source for part in models]
+            sources = [source for part in models for source in part[name].sources]
             if folder is None:
                 source = np.concatenate(sources)
             else:
                 file = folder / (f"{name}.npy" if name == "base" else f"committee/{name}.npy")
                 source = _write_concatenated(file, sources)
             joined[name] = _measured(source, np.concatenate([part[name].scale for part in models]))
-        known = [np.full(part.n_images, -1) if part.identities is None else part.identities for part in parts]
-        identities = None if all(part.identities is None for part in parts) else np.concatenate(known)
-        paths = [path for part in parts for path in part.paths or ()]
-        complete = all(part.paths is not None for part in parts)
-        return cls(joined.pop("base"), joined, identities, paths if complete else None)
+        return cls(joined.pop("base"), joined, *_about(parts))
 
     @classmethod
     def load(cls, path: str | Path) -> Views:
@@ -349,6 +441,14 @@ def _embed(name: str, given: Any) -> Embeddings:
         raise InputError(
             str(error).replace("Embeddings:", f"Embeddings of {name!r}:", 1), **error.details(model=name)
         ) from None
+
+
+def _about(parts: Sequence[Views]) -> tuple[LongArray | None, list[str] | None]:
+    """Return identities and paths of the images of several parts."""
+    known = [np.full(part.n_images, -1) if part.identities is None else part.identities for part in parts]
+    identities = None if all(part.identities is None for part in parts) else np.concatenate(known)
+    paths = [path for part in parts for path in part.paths or ()]
+    return identities, paths if all(part.paths is not None for part in parts) else None
 
 
 def _dimensions(models: Mapping[str, Embeddings]) -> dict[str, int]:

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Self, TypeAlias
+from typing import Self
 
 import numpy as np
 
 from cdp.errors import InputError
 from cdp.types.arrays import AnyArray, Artifact, BoolArray, FloatArray, IntArray, read_only
 from cdp.types.softness import Softness
-
-Empty: TypeAlias = Callable[[tuple[int, ...], Any], AnyArray]
-"""From a shape and a type to a new array."""
 
 # Checks go block by block, so that they need no memory to speak of.
 _ENTRIES_PER_BLOCK = 2**18
@@ -81,7 +77,15 @@ class KnnGraph(Artifact):
         """The graph of the k nearest neighbors only."""
         if k >= self.k:
             return self
-        return KnnGraph(self.neighbors[:, :k], self.similarity[:, :k], self.method, self.recall)
+        return self.with_lists(self.neighbors[:, :k], self.similarity[:, :k])
+
+    def with_lists(self, neighbors: AnyArray, similarity: AnyArray) -> KnnGraph:
+        """Return the graph with other lists, which follow from its own and are not checked again."""
+        graph = object.__new__(KnnGraph)
+        vars(graph).update(
+            vars(self), neighbors=read_only(neighbors, np.int32), similarity=read_only(similarity, np.float32)
+        )
+        return graph
 
     def keep_rows(self, kept: BoolArray, number: IntArray) -> KnnGraph:
         """Return the subgraph of some images; lists lose neighbors outside of it.
@@ -99,25 +103,6 @@ class KnnGraph(Artifact):
             self.method,
             self.recall,
         )
-
-    def first_rows(self, n_images: int, empty: Empty = np.empty) -> KnnGraph:
-        """The graph of the first images; neighbors past them are gone, so some have fewer than k.
-
-        Args:
-            n_images: how many.
-            empty: makes the new arrays.
-        """
-        kept, measured = empty((n_images, self.k), np.int32), empty((n_images, self.k), np.float32)
-        rows = max(1, _ENTRIES_PER_BLOCK // self.k)
-        for start in range(0, n_images, rows):
-            block = slice(start, min(start + rows, n_images))
-            neighbors = np.where(self.neighbors[block] >= n_images, -1, self.neighbors[block])
-            similarity = np.where(neighbors < 0, np.float32(-np.inf), self.similarity[block])
-            # Stable, so that what stays keeps its order and the gaps move to the end.
-            order = np.argsort(neighbors < 0, axis=1, kind="stable")
-            kept[block] = np.take_along_axis(neighbors, order, axis=1)
-            measured[block] = np.take_along_axis(similarity, order, axis=1)
-        return KnnGraph(kept, measured, self.method, self.recall)
 
     def insert_rows(self, start: int, count: int) -> KnnGraph:
         """Insert `count` images without neighbors at row `start`; the ids of later images are shifted."""

@@ -5,7 +5,7 @@ from tests.refusals import refuses
 
 from cdp.collection.correction_tables import read_name_table
 from cdp.collection.corrections import named
-from cdp.scoring.trees import label_pairs
+from cdp.scoring.trees import FOLDS, label_pairs
 from cdp.types import Pairs
 from cdp.types.constraints import Constraints, said_of_pairs
 
@@ -28,11 +28,12 @@ def test_confirmed_pairs_are_training_pairs_unless_they_weigh_nothing():
     pairs, unknown = Pairs(ALL, 7), np.full(7, -1)
     constraints = Constraints(7, np.array([[0, 1]]), np.array([[1, 2]]))
     known = label_pairs(pairs, unknown, seed=0, constraints=constraints, weight=5.0)
-    assert ALL[known.is_training].tolist() == [[0, 1], [0, 2], [1, 2]]
-    assert known.same[known.is_training].tolist() == [True, False, False]
-    np.testing.assert_array_equal(known.confirmed, np.flatnonzero(known.is_training))
+    (rows,) = known.training_rows(pairs, FOLDS)
+    assert ALL[rows].tolist() == [[0, 1], [0, 2], [1, 2]]
+    assert known.same(ALL[rows], rows).tolist() == [True, False, False]
+    np.testing.assert_array_equal(known.confirmed, rows)
     nothing = label_pairs(pairs, unknown, seed=0, constraints=constraints, weight=0.0)
-    assert not nothing.is_training.any()
+    assert [len(rows) for rows in nothing.training_rows(pairs, FOLDS)] == [0]
 
 
 def test_names_come_by_identity_path_or_row(tmp_path):

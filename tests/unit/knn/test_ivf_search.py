@@ -7,15 +7,16 @@ import numpy as np
 import pytest
 
 import reference
-from cdp.knn import autotune, ivf, ivf_search, pca, probe, search
+from cdp.knn import autotune, cell_ranges, ivf, ivf_search, kmeans, pca, probe, search
 from cdp.knn.autotune import OperatingPoint, choose_operating_point
+from cdp.knn.cell_ranges import probe_ranges
 from cdp.knn.exact import exact_graph
 from cdp.knn.ivf import cells_to_probe, inverted_lists
 from cdp.knn.ivf_search import _rounds, approximate_graph
 from cdp.knn.kmeans import train_centroids
 from cdp.knn.pair_similarity import similarities
 from cdp.knn.pca import ReducedVectors, reduce_dimensions
-from cdp.knn.probe import TopKLists, cells_with_queries, probe_cells, search_assigned_cells
+from cdp.knn.probe import Round, TopKLists, probe_cells, search_assigned_cells
 from cdp.knn.recall import Gap, find_ground_truth, measure_recall, measure_same_identity_recall
 from cdp.knn.topk import roughly_top_columns, top_k_of_rows
 from cdp.runtime.parallel import map_blocks
@@ -176,7 +177,7 @@ def test_every_image_is_compared_with_the_images_of_its_cells(monkeypatch, round
     context = _context(vectors, how)
     for first, last in rounds:
         search_round = search_assigned_cells if first == 0 else probe_cells
-        each = list(cells_with_queries(cells, first, last, nlist, Runtime()))
+        each = Round.of(cells, first, last, nlist, Runtime()).cells(0, nlist)
         shares = list(search_round(context, each, lists, Runtime.of(threads=4)))
         assert shares[-1] == 1
     probes = (cells[:, :, None] == cells[None, None, :, 0]).any(axis=1)
@@ -186,6 +187,69 @@ def test_every_image_is_compared_with_the_images_of_its_cells(monkeypatch, round
         expected = others[np.lexsort((others, -table[image, others]))][:K]
         np.testing.assert_array_equal(ids[image, : len(expected)], expected)
         np.testing.assert_array_equal(best[image, : len(expected)], table[image, expected])
+
+
+class _Elsewhere(Runtime):
+    """A runtime whose blocks run as on a cluster."""
+
+    pool = property(lambda _: "a cluster")
+
+    def map(self, function, shared, items, **_):
+        return (function(shared, item) for item in items)
+
+
+@pytest.mark.parametrize("how", ["together", "gathered", "tables"])
+@pytest.mark.parametrize("size", [1, 4])
+def test_ranges_of_cells_and_images_give_the_lists_of_threads(monkeypatch, tmp_path, how, size):
+    monkeypatch.setattr(cell_ranges, "_FEWEST_CELLS", size)
+    monkeypatch.setattr(cell_ranges, "_FEWEST_IMAGES", 70)
+    generator = np.random.default_rng(1)
+    # Whole numbers, so that many are equal and ties matter.
+    vectors = generator.integers(-2, 3, (400, 5)).astype(np.float32)
+    cells = np.stack([generator.permutation(9)[:4] for _ in range(400)]).astype(np.int16)
+    filled = []
+    for probes in (probe_cells, probe_ranges):
+        best, ids = _lists(400)
+        context, runtime = _context(vectors, how), Runtime.of(threads=2, folder=tmp_path)
+        for first, last in ((0, 1), (1, 2), (2, 4)):
+            given, lists = Round.of(cells, first, last, 9, runtime), TopKLists.of(best, ids)
+            if first == 0:
+                shares = search_assigned_cells(context, given.cells(0, 9), lists, runtime)
+            elif probes is probe_cells:
+                shares = probe_cells(context, given.cells(0, 9), lists, runtime)
+            else:
+                shares = probe_ranges(context, given, best, ids, runtime)
+            assert list(shares)[-1] == 1
+        filled.append((best, ids))
+    for one, other in zip(*filled, strict=True):
+        np.testing.assert_array_equal(one, other)
+    assert [path for folder in tmp_path.iterdir() for path in folder.iterdir()] == []
+
+
+def test_centroids_are_means_in_the_order_of_rows_however_cells_are_cut(monkeypatch):
+    vectors = Embeddings(np.random.default_rng(0).normal(size=(900, 8)).astype(np.float32))
+    centroids = train_centroids(vectors, 12, seed=0, runtime=Runtime.of(threads=1))
+    rows = np.arange(0, 900, 2)
+    refined = []
+    for size in (1, 5, 100):
+        monkeypatch.setattr(kmeans, "_CELLS_PER_SUM", size)
+        refined.append(kmeans._refine(centroids, vectors, rows, Runtime.of(threads=2)).vectors)
+    cells = ivf.assign_cells(vectors, centroids, runtime=Runtime.of(threads=1), rows=rows)
+    sums = np.zeros_like(centroids.vectors)
+    for row, cell in zip(rows, cells, strict=True):
+        sums[cell] += vectors.take(np.array([row]))[0]
+    for found in refined:
+        np.testing.assert_array_equal(found, kmeans._unit(sums, centroids.vectors))
+
+
+def test_a_range_with_a_single_candidate_is_merged_from_a_file_that_cannot_be_written():
+    best, ids = _lists(3)
+    candidates = np.array([[11, 4, np.float32(0.5).view(np.int32)]], np.int32)
+    candidates.flags.writeable = False
+    bounds = [np.array([0, 1])]
+    similarity, others = cell_ranges._merge_images([candidates], (10, best, ids, bounds))
+    assert others[:, 0].tolist() == [-1, 4, -1]
+    assert similarity[1, 0] == 0.5
 
 
 def test_lists_filled_by_many_threads_hold_the_top_k():

@@ -2,6 +2,8 @@ import numpy as np
 import pytest
 
 import reference
+from cdp.runtime.runtime import Runtime
+from cdp.scoring import pairs as pairs_module
 from cdp.scoring.pairs import are_edges, candidate_pairs
 from cdp.types import KnnGraph
 
@@ -44,3 +46,14 @@ def test_are_edges_agrees_with_the_set_of_edges_whichever_end_comes_first(ragged
     expected = [(min(pair), max(pair)) in known for pair in ids.tolist()]
     np.testing.assert_array_equal(are_edges(graph, ids), expected)
     assert 0 < sum(expected) < len(expected)
+
+
+def test_blocks_of_rows_give_the_pairs_of_all_rows(monkeypatch):
+    generator = np.random.default_rng(2)
+    neighbors = np.stack([generator.permutation(np.delete(np.arange(50), image))[:6] for image in range(50)])
+    graph = KnnGraph(neighbors, np.tile(np.linspace(1, 0, 6), (50, 1)))
+    expected = reference.candidate_pairs(graph.neighbors)
+    for rows in (1, 7, 50):
+        monkeypatch.setattr(pairs_module, "_ROWS_PER_BLOCK", rows)
+        found = candidate_pairs(graph, Runtime.of(threads=2))
+        assert [tuple(pair) for pair in found.ids.tolist()] == expected

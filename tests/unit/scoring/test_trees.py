@@ -18,7 +18,7 @@ from cdp.scoring.second_order import COLUMNS, second_order
 from cdp.scoring.settings import ConsensusSettings
 from cdp.scoring.tree_features import ALL_BLOCKS, BLOCKS, extract_tree_features, prepare_tree_features
 from cdp.scoring.tree_scorer import labeled_among_impostors, seem_to_overlap, seem_unlike
-from cdp.scoring.trees import label_pairs
+from cdp.scoring.trees import FOLDS, label_pairs
 from cdp_lab.synthetic import synthetic_views
 
 
@@ -182,12 +182,18 @@ def test_pairs_with_a_labeled_image_are_training_pairs(few):
     identities = np.where(np.arange(few.n_images) % 2, few.identities, -1)
     known = identities[pairs.ids] >= 0
     complete = label_pairs(pairs, identities, seed=0)
-    np.testing.assert_array_equal(complete.is_training, known.any(axis=1))
-    assert not complete.same[~known.all(axis=1)].any()
+    rows = np.concatenate(list(complete.training_rows(pairs, FOLDS)))
+    np.testing.assert_array_equal(rows, np.flatnonzero(known.any(axis=1)))
+    for fold in range(FOLDS):
+        outside = (complete.fold[pairs.ids[rows]] != fold).all(axis=1)
+        (found,) = complete.training_rows(pairs, fold)
+        np.testing.assert_array_equal(found, rows[outside])
+    every = np.arange(len(pairs))
+    one, other = identities[pairs.ids].T
+    np.testing.assert_array_equal(complete.same(pairs.ids, every), (one == other) & known.all(axis=1))
     people = {}
-    for row, ends in enumerate(pairs.ids):
-        for image, fold in zip(ends, (complete.first[row], complete.second[row]), strict=True):
-            assert people.setdefault(int(identities[image]), fold) == fold, "a person is in one fold"
+    for person, fold in zip(identities.tolist(), complete.fold.tolist(), strict=True):
+        assert people.setdefault(person, fold) == fold, "a person is in one fold"
 
 
 @pytest.mark.slow

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 from tests.refusals import refuses
 
-from cdp.types import Embeddings
+from cdp.knn.pair_similarity import similarities
+from cdp.types import Embeddings, Views
 from cdp.types import embeddings as module
 
 
@@ -157,3 +158,39 @@ def test_row_numbers_count_through_all_checked_blocks(monkeypatch):
     zero[[5, 13]] = 0
     with refuses("embeddings-zero-length", row=5, count=2):
         Embeddings(zero)
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
+def test_stacked_views_are_read_where_they_are_and_equal_concatenated_ones(dtype):
+    generator = np.random.default_rng(0)
+    parts = [
+        Views(generator.normal(size=(n, 8)).astype(dtype), identities=np.arange(n), paths=[f"{n}"] * n)
+        for n in (5, 7)
+    ]
+    stacked, copied = parts[0].stack(parts[1]), Views.concatenate(parts)
+    assert stacked is not None
+    assert all(
+        np.shares_memory(*pair)
+        for pair in zip(stacked.base.sources, (p.base.source for p in parts), strict=True)
+    )
+    np.testing.assert_array_equal(stacked.base.vectors, copied.base.vectors)
+    np.testing.assert_array_equal(stacked.base.source, copied.base.source)
+    assert (stacked.base.n_images, stacked.base.dimensions) == (12, 8)
+    assert stacked.base.scale_range == copied.base.scale_range
+    assert repr(stacked.base).endswith("two arrays)")
+    np.testing.assert_array_equal(stacked.identities, copied.identities)
+    assert stacked.paths == copied.paths
+    for start, stop in ((0, 5), (5, 12), (3, 9)):
+        np.testing.assert_array_equal(stacked.base.block(start, stop), copied.base.block(start, stop))
+    for rows in ([0, 4], [5, 11], [11, 0, 5, 5, 4]):
+        rows, out = np.array(rows), np.empty((len(rows), 8), np.float32)
+        np.testing.assert_array_equal(stacked.base.take(rows), copied.base.take(rows))
+        np.testing.assert_array_equal(stacked.base.take(rows, out), copied.base.take(rows))
+    pairs = generator.integers(0, 12, (40, 2)).astype(np.int32)
+    np.testing.assert_array_equal(similarities(stacked.base, pairs), similarities(copied.base, pairs))
+    other = Views(np.ones((3, 8), np.float32 if dtype == np.float64 else np.float64))
+    assert parts[0].stack(other) is None, "other types are copied"
+    assert stacked.stack(parts[0]) is None, "two parts at most"
+    three = Views.concatenate([stacked, parts[0]])
+    np.testing.assert_array_equal(three.base.vectors[-5:], parts[0].base.vectors)
+    assert parts[0].stack(Views(np.ones((3, 8)), {"more": np.ones((3, 8))})) is None

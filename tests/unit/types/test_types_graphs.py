@@ -199,13 +199,3 @@ def test_pairs_without_repeats_stay_in_the_order_given():
     graph = ConsensusGraph(np.array([[2, 3], [1, 0]]), np.array([0.3, 0.1]), 5)
     assert graph.ids.tolist() == [[2, 3], [0, 1]]
     assert graph.doubt.tolist() == [0.3, 0.1]
-
-
-def test_the_first_rows_lose_neighbors_past_them():
-    graph = KnnGraph(
-        [[3, 1], [0, 2], [3, 0], [0, 1]], [[0.9, 0.8], [0.7, 0.6], [0.5, 0.4], [0.3, 0.2]], "exact", 1.0
-    )
-    first = graph.first_rows(3)
-    assert first.neighbors.tolist() == [[1, -1], [0, 2], [0, -1]]
-    np.testing.assert_allclose(first.similarity, [[0.8, -np.inf], [0.7, 0.6], [0.4, -np.inf]])
-    assert (first.method, first.recall) == ("exact", 1.0)

@@ -1,0 +1,76 @@
+"""How the approximate graph of one model grows: operating point, recall and CPU time per image at growing sizes.
+
+    python -m benchmarks.graph_growth 300000 1000000 3000000 --folder /large/disk
+
+Structured made-up embeddings of 256 dimensions, k = 20, recall 0.97, one thread.
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+from benchmarks.data import write_made_up_views
+from cdp.data.views import read_views
+from cdp.knn import ivf_search
+from cdp.runtime.runtime import Runtime
+from cdp.types import Embeddings
+
+
+def measure(*, quick: bool) -> dict[str, Any]:
+    """Figures by number of images."""
+    return {
+        str(size): measure_size(size, Path(tempfile.gettempdir()))
+        for size in ((40_000,) if quick else (300_000,))
+    }
+
+
+def measure_size(n_images: int, folder: Path) -> dict[str, Any]:
+    """Search the graph of so many images."""
+    with tempfile.TemporaryDirectory(prefix="cdp-growth-", dir=folder) as home:
+        write_made_up_views(Path(home), n_images, n_models=1, structured=True, labeled=0.01)
+        embeddings = read_views(Path(home) / "unlabeled").base
+        ivf_search.approximate_graph(
+            Embeddings(embeddings.source[:31_000]), 10, 0.97, runtime=Runtime.of(threads=1)
+        )
+        points = []
+        choose = ivf_search.choose_operating_point
+
+        def note(*given: Any, **named: Any) -> Any:
+            points.append(choose(*given, **named))
+            return points[-1]
+
+        begun = time.process_time()
+        with mock.patch.object(ivf_search, "choose_operating_point", note):
+            graph = ivf_search.approximate_graph(
+                embeddings, 20, 0.97, runtime=Runtime.of(threads=1, folder=folder)
+            )
+        spent = time.process_time() - begun
+    (point,) = points
+    figures = {
+        "nlist": None if point is None else len(point.centroids),
+        "nprobe": None if point is None else point.nprobe,
+        "recall": graph.recall,
+        "microseconds": round(1e6 * spent / embeddings.n_images, 1),
+    }
+    print(f"{embeddings.n_images:,}: {figures}", flush=True)
+    return figures
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("n_images", type=int, nargs="+")
+    parser.add_argument("--folder", type=Path, default=Path(tempfile.gettempdir()))
+    given = parser.parse_args()
+    for n_images in given.n_images:
+        measure_size(n_images, given.folder)
+
+
+if __name__ == "__main__":
+    main()
