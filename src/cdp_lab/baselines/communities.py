@@ -124,8 +124,8 @@ class Infomap(Baseline):
         """Return the modules; images without positive links are discarded."""
         links = links_of(self.graph_of(embeddings, graph), self.similarity)
         positive = links.similarity > 0
-        columns = (column[positive] for column in (links.first, links.second, links.similarity))
-        return labels_of(map_equation(*columns, links.n_images, self.seed))
+        first, second, similarity = links.first[positive], links.second[positive], links.similarity[positive]
+        return labels_of(map_equation(first, second, similarity, links.n_images, self.seed))
 
 
 def map_equation(
