@@ -20,7 +20,7 @@ from cdp import Labels, Views, measure_labels
 from cdp.collection.collection import Collection
 from cdp.collection.corrections import append_corrections, different, same
 from cdp.collection.creation import create_collection
-from cdp.collection.questions import Questions, rank_questions
+from cdp.collection.questions import open_questions
 from cdp.collection.regrouping import regroup
 from cdp.scoring.settings import ConsensusSettings
 from cdp.types.arrays import AnyArray, LongArray
@@ -55,11 +55,11 @@ def ask(source: Source, images: LongArray) -> dict[str, Any]:
         place = Path(folder) / "faces"
         settings = ConsensusSettings.of(mediator="similarity")
         collection = create_collection(place, Views(base, committee), settings=settings)
-        at_first = _questions(collection)
+        at_first = open_questions(collection)
         before, precision = count_wrong_pairs(collection.identity, truth), _precision(collection, truth)
         asked = useful = 0
         while asked < N_QUESTIONS:
-            images_asked = _questions(collection).images[:ROUND]
+            images_asked = open_questions(collection).images[:ROUND]
             if not len(images_asked):
                 break
             is_same = truth[images_asked[:, 0]] == truth[images_asked[:, 1]]
@@ -82,17 +82,6 @@ def ask(source: Source, images: LongArray) -> dict[str, Any]:
         "answers that change groups": useful,
         "pairs put right": before - after,
     }
-
-
-def _questions(collection: Collection) -> Questions:
-    return rank_questions(
-        collection.scored,
-        collection.identity,
-        collection.confidence,
-        collection.settings,
-        collection.state.threshold,
-        collection.constraints,
-    )
 
 
 def _precision(collection: Collection, truth: LongArray) -> float:

@@ -12,7 +12,7 @@ from cdp import Labels, Views, measure_labels
 from cdp.collection.collection import Collection
 from cdp.collection.corrections import append_corrections, different, same
 from cdp.collection.creation import create_collection
-from cdp.collection.questions import Questions, rank_questions
+from cdp.collection.questions import Questions, open_questions
 from cdp.collection.regrouping import regroup
 from cdp.collection.retraining import retrain
 from cdp.scoring.settings import ConsensusSettings
@@ -50,14 +50,7 @@ def _ask(collection: Collection, truth: np.ndarray, order: str, most_questions: 
                 reached[name] = asked
         if asked >= most_questions or None not in reached.values():
             break
-        questions = rank_questions(
-            collection.scored,
-            collection.identity,
-            collection.confidence,
-            collection.settings,
-            collection.state.threshold,
-            collection.constraints,
-        )
+        questions = open_questions(collection)
         images = _choose(questions, collection, order, generator, max(ROUND, asked // 10))
         if not len(images):
             break

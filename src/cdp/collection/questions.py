@@ -22,6 +22,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from cdp.collection.collection import Collection
 from cdp.grouping.average_linkage import agglomerate
 from cdp.grouping.cohesion import GroupTies, as_probability, tie_groups
 from cdp.scoring.settings import DEFAULT_THRESHOLDS, ConsensusSettings, linkage_threshold
@@ -79,6 +80,18 @@ class Questions:
             self.value[rows],
             self.part,
         )
+
+
+def open_questions(collection: Collection) -> Questions:
+    """Return the open questions about a collection, the most valuable first."""
+    return rank_questions(
+        collection.scored,
+        collection.identity,
+        collection.confidence,
+        collection.settings,
+        collection.state.threshold,
+        collection.constraints,
+    )
 
 
 def rank_questions(

@@ -16,7 +16,7 @@ from cdp.collection.corrections import append_corrections, different, named, rej
 from cdp.collection.creation import create_collection
 from cdp.collection.extension import extend
 from cdp.collection.image_root import find_image_root
-from cdp.collection.questions import KINDS, rank_questions
+from cdp.collection.questions import KINDS, open_questions
 from cdp.collection.regrouping import regroup
 from cdp.collection.retraining import retrain
 from cdp.collection.scored_files import read_scored_pairs as read_stored
@@ -392,14 +392,7 @@ def test_questions_are_about_what_is_wrong_and_end(halves, faces):
     rough, _ = regroup(faces, settings=replace(faces.settings, threshold=0.1))
     start = pairwise_f(rough, truth)
     for _ in range(200):
-        found = rank_questions(
-            rough.scored,
-            rough.identity,
-            rough.confidence,
-            rough.settings,
-            rough.state.threshold,
-            rough.constraints,
-        )
+        found = open_questions(rough)
         assert (np.diff(found.value) <= 0).all()
         if not len(found) or found.value[0] < 0.2:
             break

@@ -9,7 +9,7 @@ import numpy as np
 
 from cdp.collection.collection import Collection
 from cdp.collection.corrections import Correction, to_constraints
-from cdp.collection.questions import KINDS, Questions, rank_questions
+from cdp.collection.questions import KINDS, Questions, open_questions
 from cdp.types.arrays import BoolArray
 from cdp.types.constraints import constrain_parts, join_certain, said_of_pairs
 from cdp.web.review.group_index import GroupIndex
@@ -28,10 +28,7 @@ class Queue:
 
     @cached_property
     def _questions(self) -> Questions:
-        one = self._collection
-        return rank_questions(
-            one.scored, one.identity, one.confidence, one.settings, one.state.threshold, one.constraints
-        )
+        return open_questions(self._collection)
 
     @cached_property
     def _parts(self) -> GroupIndex:
