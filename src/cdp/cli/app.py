@@ -120,7 +120,20 @@ def _explain(error: BaseException) -> tuple[str, int] | None:
     if isinstance(error, OSError) and error.filename is not None:
         name = os.fsdecode(error.filename) if isinstance(error.filename, str | bytes) else error.filename
         return f"Error: {name}: {error.strerror}; give another path, or change its permissions.", 1
+    if isinstance(error, FileNotFoundError) and _is_folder_gone():
+        return "Error: The current folder has been removed; change to another one. [folder-removed]", 2
+    if isinstance(error, OSError) and error.strerror:
+        return f"Error: {error.strerror}; free what is missing and run the same command again.", 1
     return None
+
+
+def _is_folder_gone() -> bool:
+    """Check whether the folder that the command was started in has been removed."""
+    try:
+        os.getcwd()
+    except FileNotFoundError:
+        return True
+    return False
 
 
 def _memory_sentence(error: BaseException) -> str:
