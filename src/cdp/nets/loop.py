@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import shutil
 import time
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -41,7 +40,7 @@ from cdp.nets.weights import (
 )
 from cdp.runtime.progress import Progress, no_progress
 from cdp.storage.artifacts import write_card
-from cdp.storage.files import check_output, disk_errors, refuse_link
+from cdp.storage.files import check_output, disk_errors, refuse_link, remove_folder
 from cdp.storage.hashes import hash_values
 
 
@@ -276,7 +275,7 @@ def _make_folder(folder: Path, options: LoopOptions) -> None:
         if options.force and folder.exists():
             refuse_link(folder)
             check_output(folder, force=True, kind="Network", inputs=options.inputs)
-            shutil.rmtree(folder)
+            remove_folder(folder)
         folder.mkdir(parents=True, exist_ok=True)
 
 

@@ -32,7 +32,14 @@ from cdp.run.sources import (
 )
 from cdp.run.stages import Ledger, Stage, only
 from cdp.storage.artifacts import write_run_record
-from cdp.storage.files import LEAST_ROOM, check_writable, disk_errors, refuse_link, write_text
+from cdp.storage.files import (
+    LEAST_ROOM,
+    check_writable,
+    disk_errors,
+    refuse_link,
+    remove_folder,
+    write_text,
+)
 from cdp.storage.hashes import hash_values
 from cdp.types.run_record import RunRecord
 
@@ -198,14 +205,12 @@ def plan_recipe(recipe: RunRecipe, out: str | Path) -> list[Planned]:
 
 def clear(out: str | Path) -> None:
     """Throw away an earlier run with its collection; a folder that holds other things is left alone."""
-    import shutil
-
     folder = Path(out).absolute()
     if folder.is_dir():
         refuse_link(folder, out)
         refuse_other_folder(folder, RUN, "cdp run")
         with alone_in(run_folder(folder)):
-            shutil.rmtree(folder)
+            remove_folder(folder)
 
 
 def hash_sources(resolved: ResolvedRecipe, ledger: Ledger) -> dict[str, str]:

@@ -10,6 +10,7 @@ import re
 import secrets
 import shutil
 import time
+import warnings
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -451,6 +452,16 @@ def put_in_place(folder: Path, target: Path, *, force: bool = False) -> None:
         raise
     _flush_entries(target.parent)
     shutil.rmtree(old, ignore_errors=True)
+    if old.exists():
+        warnings.warn(f"{old}: the folder that was replaced could not be removed; remove it.", stacklevel=2)
+
+
+def remove_folder(folder: Path) -> None:
+    """Remove a folder; renamed first, so a killed command leaves all of it or nothing under its name."""
+    sweep(folder.parent, folder.name)
+    old = partial_beside(folder)
+    folder.rename(old)
+    shutil.rmtree(old)
 
 
 def refuse_link(folder: Path, shown: str | Path | None = None) -> None:
