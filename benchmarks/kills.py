@@ -17,7 +17,7 @@ def measure(*, quick: bool) -> dict[str, Any]:
     from bad_inputs import Bench
     from kills import WRITERS, kill_often
 
-    n_timed, n_counted, n_full = (1, 1, 1) if quick else (10, 40, 20)
+    n_timed, n_counted, n_full = (1, 1, 1) if quick else (5, 15, 10)
     problems: list[str] = []
     counts: Counter[str] = Counter()
     with tempfile.TemporaryDirectory(prefix="kills-") as folder:
