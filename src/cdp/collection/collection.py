@@ -37,6 +37,7 @@ from cdp.errors import CdpError, StoreError
 from cdp.scoring.settings import ConsensusSettings
 from cdp.storage.artifacts import CARD, read_array, read_card, read_json, read_json_lines, read_settings
 from cdp.storage.files import sweep, write_bytes
+from cdp.storage.hashes import hash_values
 from cdp.types import ConsensusGraph, Labels, Views
 from cdp.types.arrays import ByteArray, FloatArray, IntArray, LongArray
 from cdp.types.constraints import Constraints
@@ -190,6 +191,17 @@ class Collection:
         return opened
 
     @cached_property
+    def row_keys(self) -> tuple[str, ...]:
+        """Hashes of which image each row is, up to the end of every batch.
+
+        Added images append a key. Where images are removed or embedded again, keys of before are gone.
+        """
+        keys = [""]
+        for batch in self.batches:
+            keys.append(hash_values(keys[-1], batch.facts.n_images, batch.facts.models)[:16])
+        return tuple(keys[1:])
+
+    @cached_property
     def paths(self) -> Sequence[str] | None:
         """Where the images are, read when asked for; None if any batch does not say."""
         parts = [batch.paths for batch in self.batches]
@@ -305,6 +317,8 @@ def open_collection(folder: str | Path) -> Collection:
     # to be forgotten, or only the old one.
     target = place.absolute()
     sweep(target.parent, target.name)
+    for folder in (place, place / "faces"):
+        sweep(folder)
     state = read_state(place)
     groups = numbered(place, "groups", state.groups)
     card = read_card(groups, GROUPS_KIND)

@@ -59,7 +59,7 @@ from cdp.run.photo_models import PhotoModels, check_models
 from cdp.runtime.runtime import Runtime
 from cdp.scoring.settings import ConsensusSettings
 from cdp.storage.artifacts import read_card, read_settings
-from cdp.storage.files import artifact_kind, check_output, disk_errors, put_in_place
+from cdp.storage.files import artifact_kind, check_output, disk_errors, locked, put_in_place
 from cdp.types.arrays import BoolArray
 from cdp.types.manifest import Manifest
 
@@ -185,8 +185,9 @@ def replace_album(
         except InputError:
             shutil.rmtree(work, ignore_errors=True)
             raise
-        check_output(out, force=True, kind=KIND)  # hours may have passed
-        put_in_place(work, target, force=True)
+        with locked(target):  # by nobody who works there, such as cdp add
+            check_output(out, force=True, kind=KIND)  # hours may have passed
+            put_in_place(work, target, force=True)
     return replace(added, collection=open_collection(out))
 
 
