@@ -275,6 +275,7 @@ def regroup(
             return
     if corrections is not None:
         said = read_correction_table(corrections, opened.n_images, opened.paths)
+        opened.refuse_contradictions(said)
         append_rest(collection, said, source="table")
     if models is not None:
         _switch_models(opened, models, base, quiet=quiet)

@@ -13,7 +13,7 @@ was when it was opened; methods that change the folder return a new one.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
@@ -40,7 +40,7 @@ from cdp.storage.files import sweep, write_bytes
 from cdp.storage.hashes import hash_values
 from cdp.types import ConsensusGraph, Labels, Views
 from cdp.types.arrays import ByteArray, FloatArray, IntArray, LongArray
-from cdp.types.constraints import Constraints
+from cdp.types.constraints import Constraints, check_constraints
 from cdp.types.labels import number_by_first_appearance
 from cdp.types.run_record import Expectation
 
@@ -130,6 +130,23 @@ class Collection:
         from cdp.collection.extension import extend
 
         return extend(self, views, **options)
+
+    def refuse_contradictions(
+        self, corrections: Iterable[Correction], before: Iterable[Correction] | None = None
+    ) -> None:
+        """Refuse corrections that cannot all be kept together with those that count already.
+
+        Args:
+            corrections: new ones.
+            before: those that count; unless given, the journal is read.
+
+        Raises:
+            InputError: the message names the chain.
+        """
+        if before is None:
+            before = applicable(read_corrections(self.folder), self.n_images)
+        constraints = to_constraints([*before, *corrections], self.n_images)
+        check_constraints(constraints, self.settings.most_images, self.describe)
 
     def correct(self, *corrections: Correction, source: str = "") -> list[int]:
         """Append corrections to the journal; they count from the next `regroup`, `retrain` or `add` on.

@@ -103,7 +103,9 @@ def train_network(
     if world.is_first:
         _make_folder(folder, options)
     world.wait()
-    if not _is_finished(folder, key):
+    if _is_finished(folder, key):
+        discard_checkpoints(folder)  # a run that was killed right after its last step has left them
+    else:
         with disk_errors(folder, "the last checkpoint is kept"):
             _train(_Run(folder, name, recipe, Plan(spaces, recipe, world), key, world, options))
     return folder

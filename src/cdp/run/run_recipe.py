@@ -259,10 +259,12 @@ def refuse_other_folder(folder: Path, mark: str, command: str) -> None:
     with disk_errors(folder):
         if not folder.is_dir():
             return
-        found = {entry.name for entry in folder.iterdir() if not entry.name.startswith(".")}
+        found = _visible(folder)
     is_ours = (folder / mark).is_dir()
     if mark == RUN:
-        is_ours = found <= ENTRIES and any((folder / RUN / name).exists() for name in _MARKS)
+        # A command that was killed at once has left an empty folder of this name.
+        is_run = any((folder / RUN / name).exists() for name in _MARKS)
+        is_ours = found <= ENTRIES and (is_run or (is_ours and not _visible(folder / RUN)))
     if found and not is_ours:
         named = sorted(found - ENTRIES) or sorted(found)
         raise InputError(
@@ -271,3 +273,7 @@ def refuse_other_folder(folder: Path, mark: str, command: str) -> None:
             code="output-holds-other-things",
             folder=folder,
         )
+
+
+def _visible(folder: Path) -> set[str]:
+    return {entry.name for entry in folder.iterdir() if not entry.name.startswith(".")}

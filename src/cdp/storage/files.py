@@ -317,6 +317,8 @@ def check_output(
             reason = f"it holds {found}, not {kind}"
         elif (target / "run").is_dir():
             reason = "it holds the networks of a run"
+    if not reason and target.is_dir() and _holds_current_folder(target):
+        reason, way_out = "the current folder is in it", "change to another folder first"
     if reason:
         raise OutputExistsError(
             f"{path} is not replaced, even with --force, because {reason}; {way_out}.",
@@ -402,6 +404,10 @@ def artifact_kind(folder: Path) -> str:
         return ""
     marked = (kind for kind, names in _MARKS if all((folder / name).exists() for name in names))
     return next(marked, "")
+
+
+def _holds_current_folder(folder: Path) -> bool:
+    return Path.cwd().is_relative_to(os.path.realpath(folder))
 
 
 def _shared_files(target: Path, given: Path) -> str:

@@ -255,6 +255,11 @@ class TestForce:
         with refuses("output-exists", OutputExistsError, file="labels"):
             check_output("labels", kind="Labels")
 
+    def test_the_current_folder_is_not_replaced_under_the_feet(self, here, monkeypatch):
+        monkeypatch.chdir("labels")
+        for path in (".", "../labels", Path.cwd()):
+            assert self.refusal(path) == "the current folder is in it"
+
     def test_folders_of_other_kinds(self, here):
         assert self.refusal("photos") == "it holds something that cdp did not write"
         assert self.refusal("labels", kind="Views") == "it holds Labels, not Views"

@@ -221,7 +221,7 @@ class Session:
                 raise InputError(
                     f"There is no image {wrong[0]}; reload the page.", code="image-row-unknown", row=wrong[0]
                 )
-            refuse_contradictions(collection, [*self._counting(), *corrections])
+            collection.refuse_contradictions(corrections, self._counting())
             return append_corrections(self.folder, stamped(corrections, SOURCE))
 
     def undo(self, numbers: Sequence[int]) -> list[int]:
@@ -327,19 +327,6 @@ def _history_entry(
         waits=batch[0].id >= applied,
         is_undo=is_undo,
     )
-
-
-def refuse_contradictions(collection: Collection, corrections: Sequence[Correction]) -> None:
-    """Refuse corrections that cannot all be kept; the message names the chain.
-
-    Raises:
-        InputError: see above.
-    """
-    from cdp.collection.corrections import to_constraints
-    from cdp.types.constraints import check_constraints
-
-    constraints = to_constraints(corrections, collection.n_images)
-    check_constraints(constraints, collection.settings.most_images, collection.describe)
 
 
 def leaving_images(waiting: Sequence[Correction], identity: IntArray) -> frozenset[int]:
