@@ -498,7 +498,10 @@ def sweep(folder: Path, name: str | None = None) -> None:
     with suppress(OSError):  # a folder that cannot be tidied may still be one that can be written
         for entry in sorted(os.listdir(folder)):
             found = _PARTIAL.fullmatch(entry)
-            if found is not None and name in (None, found["name"]):
+            if found is None:
+                continue
+            # What was written whole within something half-written has the name of that.
+            if name in (None, found["name"]) or found["name"].startswith(f".{name}.partial-"):
                 _sweep_one(folder / entry, found)
 
 

@@ -327,6 +327,11 @@ class TestSweep:
             write_text(tmp_path / name, "")
         assert names(tmp_path) == ["a.csv", "b[1]"]
 
+    def test_what_was_half_written_within_something_half_written_goes(self, tmp_path, dead):
+        left_by(left_by(tmp_path / "a", dead), dead).touch()
+        sweep(tmp_path, "a")
+        assert names(tmp_path) == []
+
     def test_what_is_alive_stays(self, tmp_path):
         left = left_by(tmp_path / "a", os.getpid())
         left.mkdir()
