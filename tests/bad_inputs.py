@@ -13,7 +13,7 @@ import signal
 import sys
 import time
 import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
@@ -228,12 +228,17 @@ class Verdict:
     problem: str
 
 
-def run_case(case: Case, base: Path, seconds: float = SECONDS) -> Verdict:
-    """Run a bad command in a process of its own, and judge how it ended; what it wrote stays in `base/home`."""
+def run_case(case: Case, base: Path, seconds: float = SECONDS, prepare: Callable[[], None] = int) -> Verdict:
+    """Run a bad command in a process of its own, and judge how it ended; what it wrote stays in `base/home`.
+
+    Args:
+        prepare: called in that process first.
+    """
     reader, writer = os.pipe()
     start = time.perf_counter()
     process = os.fork()
     if process == 0:
+        prepare()
         _be(case, base / "home", writer)
     os.close(writer)
     said, is_over = b"", False

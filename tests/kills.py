@@ -1,4 +1,7 @@
-"""Every command that writes, killed as by `kill -9` at any moment, and typed again: the same bytes as without, and nothing lost."""
+"""Every command that writes, killed as by `kill -9` at any moment, or on a full disk, and typed again.
+
+The same bytes are there as without, and no correction is lost.
+"""
 
 import os
 import signal
@@ -10,9 +13,11 @@ from random import Random
 
 import msgspec
 
-from bad_inputs import Bench, Case, _be, run_case
+from bad_inputs import Bench, Case, Verdict, _be, run_case
 from cdp.collection.collection import open_collection
 from cdp.collection.corrections import read_journal
+from cdp.storage.files import artifact_kind
+from file_faults import Fault, fill_disk, kill
 
 
 @dataclass(frozen=True)
@@ -23,6 +28,11 @@ class Writer:
     out: str
     is_done: Callable[[Path], bool] = lambda _: False
 
+    @property
+    def case(self) -> Case:
+        """The command as a case that can be run."""
+        return Case(self.words, "", "", tuple(self.words.split()))
+
 
 def _grew(home: Path, folder: str, n_images: int) -> bool:
     return open_collection(home / folder).n_images > n_images
@@ -31,6 +41,8 @@ def _grew(home: Path, folder: str, n_images: int) -> bool:
 WRITERS = (
     Writer("label views --labeled known --k 3 --out out --quiet", "out"),
     Writer("label photos --models models --out out --quiet", "out"),
+    Writer("label photos --models models --out album --force --quiet", "album"),
+    Writer("label views --labeled known --k 3 --out faces --force --quiet", "faces"),
     Writer(
         "add faces more --out out --quiet",
         "out",
@@ -95,49 +107,109 @@ def said(home: Path) -> list[bytes]:
     ]
 
 
-def kill_often(bench: Bench, writer: Writer, n_kills: int, seed: int = 0) -> Iterator[str]:
-    """Kill a command at some moments; yields what was not as it would have been without."""
-    random, home = Random(f"{seed} {writer.words}"), bench.base / "home"
-    case = Case(writer.words, "", "", tuple(writer.words.split()))
+@dataclass(frozen=True)
+class Whole:
+    """A command that nothing stopped: seconds, changes of files, what it wrote, and corrections before and after."""
+
+    seconds: float
+    n_changes: int
+    written: dict[str, bytes]
+    said_before: list[bytes]
+    said: list[bytes]
+
+
+def _do_whole(bench: Bench, writer: Writer) -> Whole:
+    home = bench.base / "home"
     bench.restore()
-    start_said = said(home)
-    whole = run_case(case, bench.base)
-    if whole.code != 0:
-        yield f"{writer.words}: {whole.said[-300:]}"
-        return
-    wanted, wanted_said = contents(home / writer.out), said(home)
-    for _ in range(n_kills):
+    before, counted = said(home), Fault(kill, 0, home)
+    done = run_case(writer.case, bench.base, prepare=counted.arm)
+    assert done.code == 0, f"{writer.words}: {done.said[-300:]}"
+    return Whole(done.seconds, counted.n_changes, contents(home / writer.out), before, said(home))
+
+
+def kill_often(
+    bench: Bench,
+    writer: Writer,
+    n_timed: int,
+    n_counted: int,
+    n_full: int,
+    seed: int = 0,
+    tell: Callable[[list[str]], object] = len,
+) -> Iterator[str]:
+    """Kill a command at some moments; yields what was not as it would have been without.
+
+    Args:
+        n_timed: how often it is killed after some time.
+        n_counted: how often it is killed right before some change of a file.
+        n_full: how often the disk is full at some change of a file, for that change.
+        tell: called with what is done, for each time.
+    """
+    random, whole = Random(f"{seed} {writer.words}"), _do_whole(bench, writer)
+    for _ in range(n_timed):
         bench.restore()
         moment = whole.seconds * random.uniform(0.02, 1.0)
+        _run_and_kill(writer.case, bench.base, moment)
+        tell(["killed after a time"])
         shown = f"{writer.words}, killed after {moment:.3f} of {whole.seconds:.3f} s"
-        _run_and_kill(case, bench.base, moment)
-        try:
-            if said(home)[: len(start_said)] != start_said:
-                yield f"{shown}: corrections are lost"
-            if not writer.is_done(home):
-                again = run_case(case, bench.base)
-                if again.problem or (
-                    again.code and "is there already" not in again.said and "no such" not in again.said
-                ):
-                    yield f"{shown}: typed again: {again.said[-300:]}"
-            if writer.out in ("faces", "album", "out") and (home / writer.out / "labels.csv").exists():
-                run_case(Case("show", "", "", ("show", writer.out)), bench.base)
-            found = contents(home / writer.out)
-            differing = [name for name in {*found, *wanted} if found.get(name) != wanted.get(name)]
-            # A step that was begun and typed again has another number; what people read of it is the same.
-            if any("labels.csv" in name for name in wanted):
-                differing = [
-                    name for name in differing if Path(name).name in ("labels.csv", "labels.parquet")
-                ]
-            if differing:
-                yield f"{shown}: other bytes in {sorted(differing)[:4]}"
-            if said(home) != wanted_said:
-                yield f"{shown}: other corrections"
-        except Exception as error:
-            yield f"{shown}: {type(error).__name__}: {error}"
-        left = [one.name for one in home.rglob(".*.partial-*")]
-        if left:
-            yield f"{shown}: left {left[:3]}"
+        yield from (f"{shown}: {one}" for one in _compare(bench, writer, whole))
+    for what, at in [(kill, one) for one in _moments(random, whole, n_counted)] + [
+        (fill_disk, one) for one in _moments(random, whole, n_full)
+    ]:
+        bench.restore()
+        fault = Fault(what, at, bench.base / "home")
+        verdict = run_case(writer.case, bench.base, prepare=fault.arm)
+        tell(["killed at a change" if what is kill else "full disk"])
+        shown = f"{writer.words}, {what.__name__} at change {at} of {whole.n_changes}"
+        if what is fill_disk:
+            yield from (f"{shown}: {one}" for one in _judge_full(bench, verdict))
+        is_done = what is fill_disk and verdict.code == 0
+        yield from (f"{shown}: {one}" for one in _compare(bench, writer, whole, is_done=is_done))
+
+
+def _moments(random: Random, whole: Whole, count: int) -> list[int]:
+    return sorted(random.sample(range(1, whole.n_changes + 1), min(count, whole.n_changes)))
+
+
+def _judge_full(bench: Bench, verdict: Verdict) -> Iterator[str]:
+    """A full disk is one sentence, which leaves nothing half-written; or it does not matter."""
+    if verdict.problem or (verdict.code and "the disk is full" not in verdict.said):
+        yield f"{verdict.problem} {verdict.said[-500:]}"
+    left = [one.name for one in (bench.base / "home").rglob(".*.partial-*")]
+    if left:
+        yield f"left at once {left[:3]}"
+
+
+def _compare(bench: Bench, writer: Writer, whole: Whole, *, is_done: bool = False) -> Iterator[str]:
+    """Type a command again that was stopped; yields what is not as it would be if nothing had stopped it."""
+    home = bench.base / "home"
+    try:
+        now = said(home)
+        if now[: len(whole.said_before)] != whole.said_before and now != whole.said:
+            yield "corrections are lost"
+        if not is_done and not writer.is_done(home):
+            again = run_case(writer.case, bench.base)
+            if again.problem or (
+                again.code and "is there already" not in again.said and "no such" not in again.said
+            ):
+                yield f"typed again: {again.said[-300:]}"
+        if artifact_kind(home / writer.out) == "Collection":  # makes tables that are missing again
+            shown = run_case(Case("show", "", "", ("show", writer.out)), bench.base)
+            if shown.code:
+                yield f"show: {shown.said[-300:]}"
+        found, wanted = contents(home / writer.out), whole.written
+        differing = [name for name in {*found, *wanted} if found.get(name) != wanted.get(name)]
+        # A step that was begun and typed again has another number; what people read of it is the same.
+        if any("labels.csv" in name for name in wanted):
+            differing = [name for name in differing if Path(name).name in ("labels.csv", "labels.parquet")]
+        if differing:
+            yield f"other bytes in {sorted(differing)[:4]}"
+        if said(home) != whole.said:
+            yield "other corrections"
+    except Exception as error:
+        yield f"{type(error).__name__}: {error}"
+    left = [one.name for one in home.rglob(".*.partial-*")]
+    if left:
+        yield f"left {left[:3]}"
 
 
 def _run_and_kill(case: Case, base: Path, seconds: float) -> None:

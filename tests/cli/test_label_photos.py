@@ -229,11 +229,21 @@ def test_photos_are_not_added_by_label_and_replaced_only_by_force(home):
         "album is there already; add photos with cdp add album photos, or replace it with --force. [output-exists]"
         in (said(again))
     )
+    before = contents("album")
+    photograph(Path("one/a.png"), (0,), 0)
+    refused = call("label one --models models --out album --threads 1 --quiet --force")
+    assert "[photos-with-one-face]" in said(refused)
+    assert contents("album") == before
+    assert kill_at(
+        ["label", "photos", "--models", "models", "--out", "album", "--threads", "1", "--force"], 1
+    )
+    assert contents("album") == before
     Path("photos/05.png").unlink(missing_ok=True)
     Path("photos/01.png").unlink()
     replaced = call(f"{words} --force")
     assert replaced.exit_code == 0, replaced.output
     assert open_collection("album").n_images == 34
+    assert not list(home.glob(".album*"))
 
 
 @pytest.mark.slow

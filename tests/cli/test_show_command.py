@@ -7,6 +7,7 @@ import pytest
 from typer.testing import CliRunner
 
 from cdp.cli.main import app
+from cdp.errors import StoreError
 from cdp.types import Views
 
 
@@ -66,3 +67,19 @@ def test_a_run_is_shown_as_a_collection_whose_page_has_its_figures(made_run, tmp
     assert result.exit_code == 0, result.output
     assert (tmp_path / "page.html").stat().st_size > 10_000
     assert "identities found" in result.output
+
+
+@pytest.mark.filterwarnings("default")
+def test_a_collection_that_cannot_be_written_is_shown_as_it_is(faces, tmp_path, monkeypatch):
+    copy = shutil.copytree(faces, tmp_path / "faces")
+    (copy / "labels.csv").unlink()
+
+    def refuse(file, *_):
+        raise StoreError(f"{file}: cannot be written (Read-only file system).", code="output-unwritable")
+
+    monkeypatch.setattr("cdp.collection.outputs.refresh_outputs", refuse)
+    shown = cdp("show", copy)
+    assert shown.exit_code == 0, shown.output
+    assert "Its tables and its report are not up to date." in " ".join(shown.output.split())
+    assert "identities found" in shown.output
+    assert cdp("show", copy, "--report", tmp_path / "page.html").exit_code == 1

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from cdp.cli.app import plain_errors
 from cdp.cli.main import app
-from cdp.cli.signals import resumable, stop_sentence
+from cdp.cli.signals import prepare_process, resumable, stop_sentence
 
 SIGNALS = [(signal.SIGINT, 130, "Interrupted"), (signal.SIGTERM, 143, "Terminated")]
 
@@ -27,6 +27,13 @@ def start(script, *words, cwd=None):
         # A shell starts background jobs with the interrupt ignored; this one must get it.
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
+
+
+@pytest.mark.parametrize("value", ["", "0", "-1", "two", "1e3", "9" * 400])
+def test_threads_that_numba_would_end_on_are_refused_first(value, monkeypatch):
+    monkeypatch.setenv("NUMBA_NUM_THREADS", value)
+    with pytest.raises(SystemExit, match=r"^Error: NUMBA_NUM_THREADS=.*: a number of threads is needed"):
+        prepare_process()
 
 
 @pytest.mark.parametrize(("number", "code", "word"), SIGNALS)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 import traceback
@@ -88,8 +89,10 @@ def plain_errors() -> Iterator[None]:
             yield
     except typer.Exit:
         raise
-    except BrokenPipeError:
-        # The reader of a pipe has gone (`cdp show x | head`); that is not our failure.
+    except (BrokenPipeError, SystemExit) as error:
+        # The reader of a pipe has gone (`cdp show x | head`); that is not our failure, though Rich says so.
+        if isinstance(error, SystemExit) and not isinstance(error.__context__, BrokenPipeError):
+            raise
         sys.stderr.close()
         raise typer.Exit(0) from None
     except BaseException as error:
@@ -100,6 +103,20 @@ def plain_errors() -> Iterator[None]:
         sentence, code = explained
         typer.echo(sentence, err=True)
         raise typer.Exit(code) from None
+
+
+def run_app(app: typer.Typer) -> None:
+    """Run an app; what fails outside its commands, such as help that cannot be written, is a sentence too."""
+    try:
+        app()
+    except OSError as error:
+        explained = _disk_sentence(error)
+        if explained is None:
+            raise
+        sys.stderr.write(f"{explained[0]}\n")
+        # What is left to write would fail again when Python ends.
+        sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
+        raise SystemExit(explained[1]) from None
 
 
 def _say_warning(message: Warning | str, *_: Any, **__: Any) -> None:
@@ -117,10 +134,35 @@ def _explain(error: BaseException) -> tuple[str, int] | None:
         return f"Error: {error}" + (f" [{code}]" if code else ""), error.exit_code
     if is_memory_error(error):
         return f"Error: {_memory_sentence(error)}", 1
-    if isinstance(error, OSError) and error.filename is not None:
-        name = os.fsdecode(error.filename) if isinstance(error.filename, str | bytes) else error.filename
-        return f"Error: {name}: {error.strerror}; give another path, or change its permissions.", 1
+    if isinstance(error, OSError):
+        return _disk_sentence(error)
     return None
+
+
+def _disk_sentence(error: OSError) -> tuple[str, int] | None:
+    """Describe a disk error that no reader or writer has turned into its own sentence."""
+    given = error.filename
+    name = os.fsdecode(given) if isinstance(given, str | bytes) else given
+    where = "" if name is None else f"{name}: "
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return (
+            f"Error: {where}the disk is full; free space and run the same command again. [disk-full]",
+            1,
+        )
+    if name is not None:
+        return f"Error: {name}: {error.strerror}; give another path, or change its permissions.", 1
+    if isinstance(error, FileNotFoundError) and _is_folder_gone():
+        return "Error: The current folder has been removed; change to another one. [folder-removed]", 2
+    return None
+
+
+def _is_folder_gone() -> bool:
+    """Check whether the folder that the command was started in has been removed."""
+    try:
+        os.getcwd()
+    except FileNotFoundError:
+        return True
+    return False
 
 
 def _memory_sentence(error: BaseException) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -22,7 +23,7 @@ from cdp.cli.input_kinds import InputKindOption, find_kind
 from cdp.cli.label_command import BaseOption, CorrectionsOption, DetectorOption, ModelsOption
 from cdp.cli.signals import resumable
 from cdp.collection.collection_settings import GrowthSettings
-from cdp.errors import InputError, OutputExistsError
+from cdp.errors import InputError, OutputExistsError, StoreError
 from cdp.faces.align_settings import AlignSettings
 from cdp.runtime.settings import RuntimeSettings
 from cdp.scoring.settings import GroupingSettings, ThresholdSettings
@@ -33,6 +34,9 @@ if TYPE_CHECKING:
     from cdp.export.grouped_images import GroupedImages
     from cdp.run.photo_collection import AddedPhotos
     from cdp.runtime.runtime import Runtime
+
+_NOT_WRITTEN = ("output-unwritable", "disk-full", "free-space-too-little")
+"""Codes of errors that do not hinder who only looks."""
 
 CollectionArgument = Annotated[
     Path, Argument(metavar="COLLECTION", help="Folder written by cdp label, cdp run or cdp demo.")
@@ -275,6 +279,7 @@ def regroup(
             return
     if corrections is not None:
         said = read_correction_table(corrections, opened.n_images, opened.paths)
+        opened.refuse_contradictions(said)
         append_rest(collection, said, source="table")
     if models is not None:
         _switch_models(opened, models, base, quiet=quiet)
@@ -390,7 +395,12 @@ def show(
         from cdp.collection.collection import open_collection
         from cdp.collection.outputs import METRICS, REPORT, refresh_outputs
 
-        refresh_outputs(folder)
+        try:
+            refresh_outputs(folder)
+        except StoreError as error:
+            if report is not None or json or error.code not in _NOT_WRITTEN:
+                raise
+            warnings.warn(f"{error} Its tables and its report are not up to date.", stacklevel=2)
         if report is not None:
             _copy_report(folder / REPORT, report, force=force)
         if json:

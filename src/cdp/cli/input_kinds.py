@@ -57,21 +57,14 @@ def _look(source: str) -> tuple[str, str]:
     path = Path(source)
     if path.suffix.lower() in (".npy", ".npz", ".bin", ".h5") or (path.exists() and looks_like_views(source)):
         return "embeddings", "embeddings"
-    from PIL import Image, UnidentifiedImageError
-
     from cdp.data.image_folders import is_image
+    from cdp.data.images import read_header
 
     files = [one for one in path.rglob("*") if is_image(one.name)] if path.is_dir() else []
     if path.is_dir() and not files:
         return "embeddings", "taken as embeddings (a folder without images)"
     step = max(1, len(files) // _SAMPLE)
-    sizes = set()
-    for file in sorted(files)[::step][:_SAMPLE]:
-        try:
-            with Image.open(file) as image:
-                sizes.add(image.size)
-        except (OSError, UnidentifiedImageError, Image.DecompressionBombError):
-            continue
-    if sizes == {(_CROP, _CROP)}:
+    headers = [read_header(str(file)) for file in sorted(files)[::step][:_SAMPLE]]
+    if {(one.width, one.height) for one in headers if one is not None} == {(_CROP, _CROP)}:
         return "faces", f"taken as aligned face crops (images of {_CROP} x {_CROP} pixels)"
     return "photos", "taken as photos"

@@ -211,12 +211,10 @@ def label_photos(
 
     Without a folder, the models are downloaded.
     """
-    import shutil
-
     from cdp.cli.photo_summary import print_notes, print_photos
     from cdp.cli.signals import resumable
     from cdp.faces.align_photos import CROP_BYTES
-    from cdp.run.photo_collection import add_photos
+    from cdp.run.photo_collection import add_photos, replace_album
     from cdp.run.photo_models import open_photo_models
     from cdp.storage.files import LEAST_ROOM, artifact_kind, check_output, check_writable
 
@@ -241,10 +239,9 @@ def label_photos(
         progress=runtime.progress,
     )
     print_notes(opened.licenses)
-    if artifact_kind(out) == "Collection":  # to be replaced, now that nothing is wrong with the models
-        shutil.rmtree(out)
+    make = replace_album if artifact_kind(out) == "Collection" else add_photos
     with resumable():
-        added = add_photos(photos, opened, out, align, how.settings, seed=how.seed, runtime=runtime)
+        added = make(photos, opened, out, align, how.settings, seed=how.seed, runtime=runtime)
     print_notes(opened.notes)
     print_photos(added, out, quiet=how.quiet)
 

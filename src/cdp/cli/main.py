@@ -11,9 +11,10 @@ def run() -> None:
     """Do what was typed."""
     prepare_process()
     answer_at_once()
+    from cdp.cli.app import run_app
     from cdp.cli.commands import app
 
-    app()
+    run_app(app)
 
 
 def __getattr__(name: str) -> Any:

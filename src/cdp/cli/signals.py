@@ -23,7 +23,7 @@ class Stopped(KeyboardInterrupt):
 
 
 def prepare_process() -> None:
-    """Refuse systems that cdp does not run on, and let threads of OpenMP sleep while they wait.
+    """Refuse what cdp does not run on, and let threads of OpenMP sleep while they wait.
 
     By default they spin, and so take the core that another process, or the thread they wait for, needs:
     training on two threads is ten to twenty times slower while something else uses a core. It must be said
@@ -32,6 +32,9 @@ def prepare_process() -> None:
     if sys.platform == "win32":
         sys.exit(f"Error: {NO_WINDOWS}")
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+    threads = os.environ.get("NUMBA_NUM_THREADS", "1")
+    if not (threads.isascii() and threads.isdecimal() and 0 < len(threads) < 6 and int(threads)):
+        sys.exit(f"Error: NUMBA_NUM_THREADS={threads!r}: a number of threads is needed, 1 or more; unset it.")
 
 
 def answer_at_once() -> None:

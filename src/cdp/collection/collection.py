@@ -13,7 +13,7 @@ was when it was opened; methods that change the folder return a new one.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
@@ -37,9 +37,10 @@ from cdp.errors import CdpError, StoreError
 from cdp.scoring.settings import ConsensusSettings
 from cdp.storage.artifacts import CARD, read_array, read_card, read_json, read_json_lines, read_settings
 from cdp.storage.files import sweep, write_bytes
+from cdp.storage.hashes import hash_values
 from cdp.types import ConsensusGraph, Labels, Views
 from cdp.types.arrays import ByteArray, FloatArray, IntArray, LongArray
-from cdp.types.constraints import Constraints
+from cdp.types.constraints import Constraints, check_constraints
 from cdp.types.labels import number_by_first_appearance
 from cdp.types.run_record import Expectation
 
@@ -130,6 +131,23 @@ class Collection:
 
         return extend(self, views, **options)
 
+    def refuse_contradictions(
+        self, corrections: Iterable[Correction], before: Iterable[Correction] | None = None
+    ) -> None:
+        """Refuse corrections that cannot all be kept together with those that count already.
+
+        Args:
+            corrections: new ones.
+            before: those that count; unless given, the journal is read.
+
+        Raises:
+            InputError: the message names the chain.
+        """
+        if before is None:
+            before = applicable(read_corrections(self.folder), self.n_images)
+        constraints = to_constraints([*before, *corrections], self.n_images)
+        check_constraints(constraints, self.settings.most_images, self.describe)
+
     def correct(self, *corrections: Correction, source: str = "") -> list[int]:
         """Append corrections to the journal; they count from the next `regroup`, `retrain` or `add` on.
 
@@ -188,6 +206,17 @@ class Collection:
                 found=found,
             )
         return opened
+
+    @cached_property
+    def row_keys(self) -> tuple[str, ...]:
+        """Hashes of which image each row is, up to the end of every batch.
+
+        Added images append a key. Where images are removed or embedded again, keys of before are gone.
+        """
+        keys = [""]
+        for batch in self.batches:
+            keys.append(hash_values(keys[-1], batch.facts.n_images, batch.facts.models)[:16])
+        return tuple(keys[1:])
 
     @cached_property
     def paths(self) -> Sequence[str] | None:
@@ -305,6 +334,8 @@ def open_collection(folder: str | Path) -> Collection:
     # to be forgotten, or only the old one.
     target = place.absolute()
     sweep(target.parent, target.name)
+    for folder in (place, place / "faces"):
+        sweep(folder)
     state = read_state(place)
     groups = numbered(place, "groups", state.groups)
     card = read_card(groups, GROUPS_KIND)

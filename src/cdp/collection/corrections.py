@@ -265,10 +265,25 @@ def to_constraints(corrections: Iterable[Correction], n_images: int) -> Constrai
 
 
 @contextmanager
+def locked_journal(folder: Path) -> Iterator[None]:
+    """Let corrections wait while a collection is replaced; they are refused then, because rows may differ."""
+    file = folder / JOURNAL
+    with disk_errors(file), _locked(file):
+        yield
+
+
+@contextmanager
 def _locked(file: Path) -> Iterator[int]:
     handle = os.open(file, os.O_RDWR | os.O_CREAT, 0o644)
     try:
         lock_file(handle, file, waits=True)
+        if not os.path.exists(file) or not os.path.samestat(os.fstat(handle), os.stat(file)):
+            raise StoreError(
+                f"{file}: the collection was replaced meanwhile, and its images may have other numbers; "
+                "nothing was recorded, look at it again.",
+                code="journal-replaced",
+                file=file,
+            )
         yield handle
     finally:
         os.close(handle)

@@ -18,7 +18,7 @@ import numpy as np
 
 from cdp.collection.collection import Collection, open_collection, read_groups_facts
 from cdp.collection.collection_folder import KIND, Batch, numbered, open_batch, write_batch
-from cdp.collection.corrections import JOURNAL, Correction, read_journal
+from cdp.collection.corrections import JOURNAL, Correction, locked_journal, read_journal
 from cdp.collection.numbering import Event
 from cdp.collection.outputs import write_outputs
 from cdp.collection.regrouping import write_groups
@@ -78,7 +78,7 @@ def remove_images(
             code="no-image-left",
             folder=collection.folder,
         )
-    with locked(collection.folder):
+    with locked(collection.folder), locked_journal(collection.folder):
         now = open_collection(collection.folder)
         # The lock's file goes with the old folder; whoever waits for it opens the new one.
         with writing_folder(now.folder, force=True, kind=KIND) as partial:

@@ -21,6 +21,7 @@ from cdp.scoring.scored_pairs import ScoredPairs
 from cdp.scoring.settings import ConsensusSettings
 from cdp.scoring.trees import TreeScores
 from cdp.scoring.zscore import NullStatistics, ZScoredPairs
+from cdp.storage.array_files import naming
 from cdp.storage.artifacts import fill, fill_arrays, load, read_array, read_card, read_json, read_settings
 from cdp.storage.files import write_json, writing_folder
 from cdp.types import ConsensusGraph, KnnGraph, Pairs, Softness, Views
@@ -143,13 +144,15 @@ def read_scored_pairs(
         fused = load(place / "graphs" / "fused", KnnGraph)
     else:
         graphs, fused = _search_again(views, settings, facts, identities, seed, runtime)
+    with naming(place, folder=place):
+        candidates = Pairs(read_array(place, "ids", card), facts.n_nodes) if facts.passes else None
     scored = ScoredPairs(
         scored=_read_z_scores(place) or read_scored(place, settings, threshold),
         graphs=graphs,
         fused=fused,
         k=facts.k,
         identities=identities,
-        candidates=Pairs(read_array(place, "ids", card), facts.n_nodes) if facts.passes else None,
+        candidates=candidates,
         tree_scores=load(place / "trees", TreeScores) if facts.passes else None,
     )
     return scored, load(place / "mediator", Mediator) if facts.has_mediator else None
@@ -233,7 +236,9 @@ def read_scored(place: Path, settings: ConsensusSettings, threshold: float) -> C
         doubt = 1 - read_array(trees, f"pass{facts.passes}", read_card(trees), check=False)
     else:
         doubt = read_array(place, "doubt", card, check=False)
-    return pairs_at(ConsensusGraph(ids, doubt, facts.n_nodes), settings, threshold)
+    with naming(place, folder=place):
+        pairs = ConsensusGraph(ids, doubt, facts.n_nodes)
+    return pairs_at(pairs, settings, threshold)
 
 
 def _read_z_scores(place: Path) -> ZScoredPairs | None:
@@ -244,7 +249,8 @@ def _read_z_scores(place: Path) -> ZScoredPairs | None:
         return None
     null, offset, softness = facts.similarity.null, facts.similarity.offset, facts.similarity.softness
     ids, z, vectors = (read_array(place, name, card, check=False) for name in ("ids", "z", "vectors"))
-    return ZScoredPairs(Pairs(ids, facts.n_nodes), z, null, vectors, offset, softness)
+    with naming(place, folder=place):
+        return ZScoredPairs(Pairs(ids, facts.n_nodes), z, null, vectors, offset, softness)
 
 
 def read_identities(place: Path) -> LongArray:

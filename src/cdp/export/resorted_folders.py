@@ -265,8 +265,7 @@ def import_folders(
             before.
     """
     from cdp.collection.collection import open_collection
-    from cdp.collection.corrections import append_rest, applicable, read_corrections, to_constraints
-    from cdp.types.constraints import check_constraints
+    from cdp.collection.corrections import append_rest
 
     opened, place = open_collection(collection), Path(folder)
     exported = read_export_table(place)
@@ -281,9 +280,7 @@ def import_folders(
                 row=row,
             )
     found = resorted_corrections(exported, *read_resorted(place, exported), reject_missing=reject_missing)
-    before = applicable(read_corrections(collection), opened.n_images)
-    constraints = to_constraints([*before, *found.corrections], opened.n_images)
-    check_constraints(constraints, opened.settings.most_images, opened.describe)
+    opened.refuse_contradictions(found.corrections)
     if found.corrections and not plan:
         append_rest(collection, found.corrections, source="import")
     return found

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import shutil
 import time
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -41,7 +40,7 @@ from cdp.nets.weights import (
 )
 from cdp.runtime.progress import Progress, no_progress
 from cdp.storage.artifacts import write_card
-from cdp.storage.files import check_output, disk_errors, refuse_link
+from cdp.storage.files import check_output, disk_errors, refuse_link, remove_folder
 from cdp.storage.hashes import hash_values
 
 
@@ -104,7 +103,9 @@ def train_network(
     if world.is_first:
         _make_folder(folder, options)
     world.wait()
-    if not _is_finished(folder, key):
+    if _is_finished(folder, key):
+        discard_checkpoints(folder)  # a run that was killed right after its last step has left them
+    else:
         with disk_errors(folder, "the last checkpoint is kept"):
             _train(_Run(folder, name, recipe, Plan(spaces, recipe, world), key, world, options))
     return folder
@@ -276,7 +277,7 @@ def _make_folder(folder: Path, options: LoopOptions) -> None:
         if options.force and folder.exists():
             refuse_link(folder)
             check_output(folder, force=True, kind="Network", inputs=options.inputs)
-            shutil.rmtree(folder)
+            remove_folder(folder)
         folder.mkdir(parents=True, exist_ok=True)
 
 

@@ -331,12 +331,12 @@ def _find_output(
     if len(widths) != 1:
         listed = ", ".join(f"{one} {list(answer.shape)}" for one, answer in zip(wanted, answers, strict=True))
         way_out = (
-            f'name one in {file.with_suffix(".toml")}: output = "NAME"'
+            f'name one in {file.with_suffix(".toml")}: output = "NAME".'
             if widths
             else "is it an embedding model?"
         )
         raise InputError(
-            f"{file}: {len(widths) or 'none'} of its outputs may be the embedding ({listed}); {way_out}.",
+            f"{file}: {len(widths) or 'none'} of its outputs may be the embedding ({listed}); {way_out}",
             code="onnx-output-unclear",
             file=file,
             found=len(widths),

@@ -135,7 +135,8 @@ def open_session(file: str | Path, device: str = "auto") -> ModelSession:
     path = Path(file)
     if not path.is_file():
         raise InputError(
-            f"{file}: there is no such file; give the .onnx file of a model.",
+            f"{file}: {'not a file' if path.exists() else 'there is no such file'}; give the .onnx file of a "
+            "model.",
             code="onnx-file-missing",
             file=file,
         )

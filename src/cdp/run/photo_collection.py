@@ -14,6 +14,7 @@ collection has them; what a killed command left is continued by the next. The fo
 from __future__ import annotations
 
 import os
+import shutil
 import warnings
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -24,6 +25,7 @@ from typing import Any
 import numpy as np
 
 from cdp.collection.collection import Collection, open_collection
+from cdp.collection.collection_folder import KIND
 from cdp.collection.collection_settings import GrowthSettings
 from cdp.collection.correction_tables import read_correction_table
 from cdp.collection.corrections import Correction
@@ -57,7 +59,7 @@ from cdp.run.photo_models import PhotoModels, check_models
 from cdp.runtime.runtime import Runtime
 from cdp.scoring.settings import ConsensusSettings
 from cdp.storage.artifacts import read_card, read_settings
-from cdp.storage.files import artifact_kind
+from cdp.storage.files import artifact_kind, check_output, disk_errors, locked, put_in_place
 from cdp.types.arrays import BoolArray
 from cdp.types.manifest import Manifest
 
@@ -154,6 +156,39 @@ def add_photos(
     return AddedPhotos(
         collection, tuple(now), scan.n_thumbnails, n_new, n_faces, compared, joined, changes, notes
     )
+
+
+def replace_album(
+    scan: PhotoScan,
+    models: PhotoModels,
+    out: str | Path,
+    align: AlignSettings | None = None,
+    settings: ConsensusSettings | None = None,
+    *,
+    seed: int = 0,
+    runtime: Runtime | None = None,
+) -> AddedPhotos:
+    """Replace the collection at `out` by one of these photos, once the new one is complete.
+
+    The new one is written next to it, where a killed command continues.
+
+    Raises:
+        InputError: as `add_photos`; the old collection is as it was.
+    """
+    target = Path(out).absolute()
+    work = target.with_name(f".{target.name}.labeling")
+    with disk_errors(out):
+        if artifact_kind(work) == KIND:  # complete, but perhaps with other settings
+            shutil.rmtree(work)
+        try:
+            added = add_photos(scan, models, work, align, settings, seed=seed, runtime=runtime)
+        except InputError:
+            shutil.rmtree(work, ignore_errors=True)
+            raise
+        with locked(target):  # by nobody who works there, such as cdp add
+            check_output(out, force=True, kind=KIND)  # hours may have passed
+            put_in_place(work, target, force=True)
+    return replace(added, collection=open_collection(out))
 
 
 def _joined(before: Collection, now: Collection) -> dict[int, int]:

@@ -32,7 +32,14 @@ from cdp.run.sources import (
 )
 from cdp.run.stages import Ledger, Stage, only
 from cdp.storage.artifacts import write_run_record
-from cdp.storage.files import LEAST_ROOM, check_writable, disk_errors, refuse_link, write_text
+from cdp.storage.files import (
+    LEAST_ROOM,
+    check_writable,
+    disk_errors,
+    refuse_link,
+    remove_folder,
+    write_text,
+)
 from cdp.storage.hashes import hash_values
 from cdp.types.run_record import RunRecord
 
@@ -198,14 +205,12 @@ def plan_recipe(recipe: RunRecipe, out: str | Path) -> list[Planned]:
 
 def clear(out: str | Path) -> None:
     """Throw away an earlier run with its collection; a folder that holds other things is left alone."""
-    import shutil
-
     folder = Path(out).absolute()
     if folder.is_dir():
         refuse_link(folder, out)
         refuse_other_folder(folder, RUN, "cdp run")
         with alone_in(run_folder(folder)):
-            shutil.rmtree(folder)
+            remove_folder(folder)
 
 
 def hash_sources(resolved: ResolvedRecipe, ledger: Ledger) -> dict[str, str]:
@@ -254,10 +259,12 @@ def refuse_other_folder(folder: Path, mark: str, command: str) -> None:
     with disk_errors(folder):
         if not folder.is_dir():
             return
-        found = {entry.name for entry in folder.iterdir() if not entry.name.startswith(".")}
+        found = _visible(folder)
     is_ours = (folder / mark).is_dir()
     if mark == RUN:
-        is_ours = found <= ENTRIES and any((folder / RUN / name).exists() for name in _MARKS)
+        # A command that was killed at once has left an empty folder of this name.
+        is_run = any((folder / RUN / name).exists() for name in _MARKS)
+        is_ours = found <= ENTRIES and (is_run or (is_ours and not _visible(folder / RUN)))
     if found and not is_ours:
         named = sorted(found - ENTRIES) or sorted(found)
         raise InputError(
@@ -266,3 +273,7 @@ def refuse_other_folder(folder: Path, mark: str, command: str) -> None:
             code="output-holds-other-things",
             folder=folder,
         )
+
+
+def _visible(folder: Path) -> set[str]:
+    return {entry.name for entry in folder.iterdir() if not entry.name.startswith(".")}

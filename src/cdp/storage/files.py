@@ -10,6 +10,7 @@ import re
 import secrets
 import shutil
 import time
+import warnings
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -316,6 +317,8 @@ def check_output(
             reason = f"it holds {found}, not {kind}"
         elif (target / "run").is_dir():
             reason = "it holds the networks of a run"
+    if not reason and target.is_dir() and _holds_current_folder(target):
+        reason, way_out = "the current folder is in it", "change to another folder first"
     if reason:
         raise OutputExistsError(
             f"{path} is not replaced, even with --force, because {reason}; {way_out}.",
@@ -403,6 +406,10 @@ def artifact_kind(folder: Path) -> str:
     return next(marked, "")
 
 
+def _holds_current_folder(folder: Path) -> bool:
+    return Path.cwd().is_relative_to(os.path.realpath(folder))
+
+
 def _shared_files(target: Path, given: Path) -> str:
     """Describe how an output and an input have files in common; empty if they have none."""
     output, source = (Path(os.path.realpath(one)) for one in (target, given))
@@ -451,6 +458,16 @@ def put_in_place(folder: Path, target: Path, *, force: bool = False) -> None:
         raise
     _flush_entries(target.parent)
     shutil.rmtree(old, ignore_errors=True)
+    if old.exists():
+        warnings.warn(f"{old}: the folder that was replaced could not be removed; remove it.", stacklevel=2)
+
+
+def remove_folder(folder: Path) -> None:
+    """Remove a folder; renamed first, so a killed command leaves all of it or nothing under its name."""
+    sweep(folder.parent, folder.name)
+    old = partial_beside(folder)
+    folder.rename(old)
+    shutil.rmtree(old)
 
 
 def refuse_link(folder: Path, shown: str | Path | None = None) -> None:
@@ -481,7 +498,10 @@ def sweep(folder: Path, name: str | None = None) -> None:
     with suppress(OSError):  # a folder that cannot be tidied may still be one that can be written
         for entry in sorted(os.listdir(folder)):
             found = _PARTIAL.fullmatch(entry)
-            if found is not None and name in (None, found["name"]):
+            if found is None:
+                continue
+            # What was written whole within something half-written has the name of that.
+            if name in (None, found["name"]) or found["name"].startswith(f".{name}.partial-"):
                 _sweep_one(folder / entry, found)
 
 

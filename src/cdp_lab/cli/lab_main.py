@@ -11,7 +11,9 @@ def run() -> None:
     """Do what was typed."""
     prepare_process()
     answer_at_once()
-    _app()()
+    from cdp.cli.app import run_app
+
+    run_app(_app())
 
 
 def _app() -> Any:

@@ -6,13 +6,23 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from tests.refusals import refuses
+from typer.testing import CliRunner
 
 from cdp import CDP, Views, measure_labels
+from cdp.cli.main import app
 from cdp.collection import extension
 from cdp.collection.collection import open_collection
 from cdp.collection.collection_settings import GrowthSettings
 from cdp.collection.combined_views import read_all_views
-from cdp.collection.corrections import append_corrections, different, named, rejected, same, undo_corrections
+from cdp.collection.corrections import (
+    append_corrections,
+    different,
+    named,
+    read_journal,
+    rejected,
+    same,
+    undo_corrections,
+)
 from cdp.collection.creation import create_collection
 from cdp.collection.extension import extend
 from cdp.collection.image_root import find_image_root
@@ -402,3 +412,16 @@ def test_questions_are_about_what_is_wrong_and_end(halves, faces):
     assert pairwise_f(rough, truth) > max(0.95, start)
     assert found.n_worth_asking == (found.value >= 0.5).sum()
     assert set(found.kind.tolist()) <= set(range(len(KINDS)))
+
+
+def test_corrections_that_contradict_each_other_are_not_recorded(faces, tmp_path):
+    """Else every later command would refuse, too."""
+    table = tmp_path / "table.csv"
+    table.write_text("kind,row,other_row\nsame,0,1\nsame,1,2\ndifferent,0,2\n")
+    done = CliRunner().invoke(app, ["regroup", str(faces.folder), "--corrections", str(table)])
+    assert "corrections-contradict" in done.output
+    assert read_journal(faces.folder) == []
+    append_corrections(faces.folder, [same(0, 1)])
+    with pytest.raises(InputError, match="contradict each other"):
+        faces.refuse_contradictions([different(0, 1)])
+    faces.refuse_contradictions([different(0, 2)])

@@ -3,6 +3,7 @@
 import json
 import shutil
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -23,7 +24,7 @@ from cdp.collection.corrections import (
 )
 from cdp.collection.outputs import refresh_outputs
 from cdp.collection.regrouping import regroup
-from cdp.errors import StoreError
+from cdp.errors import InputError, StoreError
 from cdp.storage.array_files import hash_contents
 
 NAMES, EVENTS, TABLE = "groups/0003/names.json", "events/0003.jsonl", "labels.csv"
@@ -187,3 +188,12 @@ def test_what_a_killed_command_has_written_is_not_written_twice(tmp_path):
     append_corrections(tmp_path, [named("Berta", 4)])
     assert append_rest(tmp_path, table) == [5, 6, 7], "what was said since does not hide what is said now"
     assert append_rest(tmp_path, []) == []
+
+
+def test_pairs_that_cannot_be_are_named_with_their_folder(faces):
+    file = next((faces / "scored").glob("*/ids.npy"))
+    ids = np.load(file)
+    ids[3, 1] = ids[3, 0]
+    np.save(file, ids)
+    with pytest.raises(InputError, match=rf"scored/{file.parent.name}: .*pair 3 joins image \d+ with itself"):
+        regroup(open_collection(faces))

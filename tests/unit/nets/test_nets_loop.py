@@ -99,8 +99,10 @@ def test_it_learns(people, quick, out):
 def test_a_finished_network_is_left_alone_and_other_settings_are_refused(people, quick, out):
     (folder,) = train_supervised(people, ["thumb"], out, recipe=quick)
     written = (folder / WEIGHTS).stat().st_mtime_ns
+    (folder / "checkpoint.safetensors").touch()  # as when it is killed right after its last step
     train_supervised(people, ["thumb"], out, recipe=quick)
     assert (folder / WEIGHTS).stat().st_mtime_ns == written
+    assert not list(folder.glob("checkpoint*"))
     with refuses("network-trained-differently"):
         train_supervised(people, ["thumb"], out, recipe=replace(quick, rate=0.01))
     with refuses("network-trained-differently"):

@@ -14,6 +14,7 @@ from tests.refusals import refuses
 
 from cdp.collection.corrections import append_corrections, rejected
 from cdp.errors import OutputExistsError, StoreError
+from cdp.storage import files
 from cdp.storage.files import (
     artifact_kind,
     check_output,
@@ -22,6 +23,7 @@ from cdp.storage.files import (
     locked,
     partial_beside,
     put_in_place,
+    remove_folder,
     replacing,
     sweep,
     write_bytes,
@@ -253,6 +255,11 @@ class TestForce:
         with refuses("output-exists", OutputExistsError, file="labels"):
             check_output("labels", kind="Labels")
 
+    def test_the_current_folder_is_not_replaced_under_the_feet(self, here, monkeypatch):
+        monkeypatch.chdir("labels")
+        for path in (".", "../labels", Path.cwd()):
+            assert self.refusal(path) == "the current folder is in it"
+
     def test_folders_of_other_kinds(self, here):
         assert self.refusal("photos") == "it holds something that cdp did not write"
         assert self.refusal("labels", kind="Views") == "it holds Labels, not Views"
@@ -320,6 +327,11 @@ class TestSweep:
             write_text(tmp_path / name, "")
         assert names(tmp_path) == ["a.csv", "b[1]"]
 
+    def test_what_was_half_written_within_something_half_written_goes(self, tmp_path, dead):
+        left_by(left_by(tmp_path / "a", dead), dead).touch()
+        sweep(tmp_path, "a")
+        assert names(tmp_path) == []
+
     def test_what_is_alive_stays(self, tmp_path):
         left = left_by(tmp_path / "a", os.getpid())
         left.mkdir()
@@ -379,6 +391,27 @@ class TestSweep:
             pass
         assert names(tmp_path) == ["a"]
         assert names(tmp_path / "a") == ["precious"]
+
+    def test_what_was_replaced_and_cannot_be_removed_is_named(self, tmp_path, monkeypatch):
+        """As on NFS, where a folder with a file that another process has open stays."""
+        made, target = tmp_path / "made", tmp_path / "a"
+        made.mkdir()
+        target.mkdir()
+        monkeypatch.setattr(files.shutil, "rmtree", lambda *_, **__: None)
+        with pytest.warns(
+            UserWarning, match=r"\.a\.partial-.*\.replaced: .* could not be removed; remove it\."
+        ):
+            put_in_place(made, target, force=True)
+
+    def test_a_folder_is_removed_whole_or_not_at_all(self, tmp_path, monkeypatch):
+        (tmp_path / "a").mkdir()
+        (tmp_path / "a" / "x").touch()
+        seen = []
+        remove = files.shutil.rmtree
+        monkeypatch.setattr(files.shutil, "rmtree", lambda one: (seen.append(names(tmp_path)), remove(one)))
+        remove_folder(tmp_path / "a")
+        assert "a" not in seen[0]
+        assert names(tmp_path) == []
 
 
 def test_a_file_system_without_locks_is_one_sentence(tmp_path, monkeypatch):

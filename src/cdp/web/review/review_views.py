@@ -28,6 +28,7 @@ class View:
         touched: the groups that they speak of.
         leaving: the images that they take out of their group.
         progress: how far the review is, in words, and as a share.
+        rows: which image each row is: forms and pictures are about these.
     """
 
     title: str
@@ -41,6 +42,7 @@ class View:
     touched: frozenset[int]
     leaving: frozenset[int]
     progress: tuple[str, float]
+    rows: str = ""
 
     @property
     def names(self) -> list[str]:
@@ -63,6 +65,8 @@ class View:
 
     def address(self, *parts: object, **query: object) -> str:
         """Return the address of a page of this server."""
+        if parts[:1] in (("do",), ("thumbnail",)):
+            query["rows"] = self.rows
         asked = urlencode({key: value for key, value in query.items() if value not in ("", None)})
         return "/".join((self.prefix, *map(str, parts))) + (f"?{asked}" if asked else "")
 

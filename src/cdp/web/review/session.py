@@ -26,6 +26,7 @@ from cdp.collection.numbering import Changes
 from cdp.collection.outputs import REPORT, refresh_outputs
 from cdp.collection.regrouping import regroup
 from cdp.errors import InputError
+from cdp.storage.artifacts import CARD
 from cdp.types.arrays import IntArray
 from cdp.web.collection_faces import read_collection_faces, short_photo_names
 from cdp.web.review.answers import stamped
@@ -71,12 +72,13 @@ class Session:
         self._postponed: dict[str, None] = {}
         self._journal: tuple[tuple[int, int], list[Correction]] = ((-1, -1), [])
         self._changes: tuple[str, Changes | None] = ("Nothing applied yet.", None)
+        self._card = _card_now(self.folder)
         self._loaded = self._load(open_collection(self.folder), None)
         self.has_pictures = self.pictures.can_show()
 
     def _load(self, collection: Collection, before: _Loaded | None) -> _Loaded:
         """Return what is derived from a collection; pictures are those of before while the images are."""
-        if before is not None and before.collection.state.batches == collection.state.batches:
+        if before is not None and before.collection.row_keys == collection.row_keys:
             shown = before.pictures, before.photos, before.photo_names
         else:
             root = find_image_root(collection)
@@ -168,14 +170,29 @@ class Session:
                 touched=frozenset(touched[touched >= 0].tolist()),
                 leaving=leaving_images(waiting, loaded.index.identity),
                 progress=(progress_in_words(answered, needed), answered / max(1, answered + needed)),
+                rows=loaded.collection.row_keys[-1],
             )
+
+    def refuse_other_rows(self, key: str) -> None:
+        """Refuse a form of a page whose rows are other images by now.
+
+        Raises:
+            InputError: images were removed since, or the collection was replaced.
+        """
+        with self._lock:
+            if key and key not in self._refreshed().collection.row_keys:
+                raise InputError(
+                    "Nothing was recorded: images were removed from the collection since this page was made; "
+                    "reload the page.",
+                    code="review-page-outdated",
+                )
 
     def _refreshed(self) -> _Loaded:
         """Return the collection, opened again if another process has changed it."""
-        from cdp.collection.collection_folder import read_state
-
-        if read_state(self.folder) != self._loaded.collection.state:
+        card = _card_now(self.folder)
+        if card != self._card:
             self._loaded = self._load(open_collection(self.folder), self._loaded)
+            self._card = card
         return self._loaded
 
     def questions(self) -> list[Asked]:
@@ -204,7 +221,7 @@ class Session:
                 raise InputError(
                     f"There is no image {wrong[0]}; reload the page.", code="image-row-unknown", row=wrong[0]
                 )
-            refuse_contradictions(collection, [*self._counting(), *corrections])
+            collection.refuse_contradictions(corrections, self._counting())
             return append_corrections(self.folder, stamped(corrections, SOURCE))
 
     def undo(self, numbers: Sequence[int]) -> list[int]:
@@ -274,6 +291,15 @@ class Session:
             return f"On disk: {words}", [one.id for one in entries if one.id in counts]
 
 
+def _card_now(folder: Path) -> tuple[int, int, int]:
+    """Tell a card from every other: each is a file of its own that takes the place of the one before."""
+    try:
+        card = os.stat(folder / CARD)
+    except OSError:  # opening the collection says why
+        return 0, 0, 0
+    return card.st_ino, card.st_size, card.st_mtime_ns
+
+
 def _open_photos(collection: Collection) -> tuple[PhotoPictures | None, Sequence[str] | None]:
     """Return the photos that images were cut from, and what they are called; None if there are none."""
     faces = read_collection_faces(collection)
@@ -301,19 +327,6 @@ def _history_entry(
         waits=batch[0].id >= applied,
         is_undo=is_undo,
     )
-
-
-def refuse_contradictions(collection: Collection, corrections: Sequence[Correction]) -> None:
-    """Refuse corrections that cannot all be kept; the message names the chain.
-
-    Raises:
-        InputError: see above.
-    """
-    from cdp.collection.corrections import to_constraints
-    from cdp.types.constraints import check_constraints
-
-    constraints = to_constraints(corrections, collection.n_images)
-    check_constraints(constraints, collection.settings.most_images, collection.describe)
 
 
 def leaving_images(waiting: Sequence[Correction], identity: IntArray) -> frozenset[int]:

@@ -187,6 +187,7 @@ class Routes:
         action = request.path_params["action"]
         back = self._back(fields)
         try:
+            await run_in_threadpool(self._session.refuse_other_rows, request.query_params.get("rows", ""))
             to = await run_in_threadpool(self._do, action, fields, back)
             if isinstance(to, Response):
                 return to
