@@ -377,3 +377,11 @@ def first_question(browser):
     form = browser.get().text.partition("do/answer")[2].partition("</form>")[0]
     key = re.search(r'name="question" value="([^"]+)"', form)[1]
     return {"question": key, "one": hidden(form, "one"), "other": hidden(form, "other")}
+
+
+def test_corrections_from_photos_and_tables_do_not_count_as_answered_questions(browser, folder):
+    first, second = two_groups(folder)
+    append_corrections(folder, [different(first[0], second[0])], source="photo")
+    assert re.search(r"\b0 of about [\d,]+ useful questions answered", browser.get("").text)
+    append_corrections(folder, [different(first[1], second[1])], source="review")
+    assert re.search(r"\b1 of about [\d,]+ useful questions answered", browser.get("").text)
