@@ -224,8 +224,7 @@ def label_photos(
     if artifact_kind(out) == "Collection":
         if not how.force:
             raise OutputExistsError(
-                f"{out} is there already; add photos with cdp add {out} {source}, or replace it with "
-                "--force.",
+                f"{out} already exists; add photos with cdp add {out} {source}, or replace it with --force.",
                 code="output-exists",
                 file=out,
             )
@@ -250,7 +249,7 @@ def refuse_output_among(source: str, out: Path) -> None:
     """Faces that are written among the photos would be taken for photos."""
     if Path(source).is_dir() and Path(os.path.realpath(out)).is_relative_to(os.path.realpath(source)):
         raise InputError(
-            f"--out {out} is inside {source}, and its faces would be taken for photos; choose another place.",
+            f"--out {out} is inside {source}: its faces would be taken for photos; choose another folder.",
             code="output-among-photos",
             file=out,
             folder=source,
@@ -296,7 +295,7 @@ class Files:
         for option, value in given.items():
             if value:
                 raise InputError(
-                    f"{option} goes with embeddings; for photos, embed them first: cdp data align, then cdp "
+                    f"{option} applies to embeddings; for photos, embed them first: cdp data align, then cdp "
                     "embed.",
                     code="option-needs-embeddings",
                     option=option,
@@ -379,8 +378,7 @@ def label_embeddings(files: Files, how: Labeling, runtime: Runtime) -> None:
 
     if files.labeled is None and files.mediator is None and how.settings.mediator == "mlp":
         raise InputError(
-            "Nothing to learn from: give --labeled VIEWS or --trained-mediator FOLDER, or omit --mediator "
-            "and --preset.",
+            "No labels: give --labeled VIEWS or --trained-mediator FOLDER, or omit --mediator and --preset.",
             code="nothing-to-learn-from",
         )
     # Opened first: that the output cannot be written must not be found out after an hour of work.

@@ -330,8 +330,8 @@ class Batch:
         for source in self._sources.values():
             if not source.exists():
                 raise InputError(
-                    f"{source}: embeddings of this collection were there and are gone; put them back, or "
-                    f"link them there. {_SAVED}",
+                    f"{source}: embeddings of this collection are missing; put them back, or link them "
+                    f"there. {_SAVED}",
                     code="collection-embeddings-gone",
                     file=source,
                 )

@@ -94,8 +94,8 @@ def _check_regroupable(old: ConsensusSettings, new: ConsensusSettings) -> None:
     ]
     if others:
         raise InputError(
-            f"{', '.join(others)}: with another value all pairs must be scored again; make a new collection, "
-            "and give it this one's corrections.",
+            f"{', '.join(others)}: another value means scoring all pairs again; create a new collection "
+            "with this one's corrections.",
             code="regroup-needs-new-scores",
             keys=tuple(others),
         )

@@ -123,7 +123,7 @@ def _open_bin(file: Path, n_rows: int | None, counted_in: Path | None, dim: int 
     if dim is not None:
         if size % (4 * dim):
             raise InputError(
-                f"{file}: {size:,} bytes are no whole number of rows of {dim} float32 values; "
+                f"{file}: {size:,} bytes are not a whole number of rows of {dim} float32 values; "
                 "the file is cut short or dim= is wrong.",
                 code="bin-size-not-whole-rows",
                 file=file,

@@ -315,8 +315,8 @@ class CDP(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         if classifier is None or isinstance(classifier, str):
             if settings.is_trained and settings.mediator not in ("auto", "trees") and labeled.is_empty:
                 raise InputError(
-                    f"CDP(mediator={settings.mediator!r}) learns from identities and none is given: give y, "
-                    "-1 where unknown, or leave mediator out.",
+                    f"CDP(mediator={settings.mediator!r}) needs labeled identities: give y (-1 where "
+                    "unknown), or leave mediator out.",
                     code="mediator-without-identities",
                     key="mediator",
                 )

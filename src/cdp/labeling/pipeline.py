@@ -417,7 +417,7 @@ def _to_choose_on(
         return None, (not_chosen(settings, "no validation images are labeled"),)
     if views.identities is None or not (views.identities[rows] >= 0).any():
         raise InputError(
-            "The validation images have no identities, so the threshold cannot be chosen on them; give "
+            "The validation images have no identities, so they cannot choose the threshold; give "
             "identities, or a threshold.",
             code="validation-identities-missing",
             key="threshold",

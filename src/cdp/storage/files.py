@@ -224,7 +224,7 @@ def locked(folder: Path) -> Iterator[None]:
             lock_file(handle.fileno(), folder, waits=False)
         except BlockingIOError:
             raise BusyError(
-                f"{folder}: another cdp is at work in this folder; wait for it, or choose another --out.",
+                f"{folder}: another cdp process uses this folder; wait for it, or choose another --out.",
                 code="folder-busy",
                 folder=folder,
             ) from None
@@ -303,7 +303,7 @@ def check_output(
         return
     if not force:
         raise OutputExistsError(
-            f"{path} is there already; choose another name or replace it with --force.",
+            f"{path} already exists; choose another name or replace it with --force.",
             code="output-exists",
             file=path,
         )
@@ -321,7 +321,7 @@ def check_output(
         reason, way_out = "the current folder is in it", "change to another folder first"
     if reason:
         raise OutputExistsError(
-            f"{path} is not replaced, even with --force, because {reason}; {way_out}.",
+            f"{path} cannot be replaced, even with --force, because {reason}; {way_out}.",
             code="output-not-replaced",
             file=path,
             reason=reason,

@@ -471,7 +471,7 @@ def _write_concatenated(file: Path, sources: Sequence[AnyArray]) -> AnyArray:
         handle = file.open("xb")
     except FileExistsError:
         raise OutputExistsError(
-            f"{file} is there already; give Views.concatenate a new folder.",
+            f"{file} already exists; give Views.concatenate a new folder.",
             code="views-file-exists",
             file=file,
         ) from None

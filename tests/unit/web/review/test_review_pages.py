@@ -258,14 +258,18 @@ def test_contradictions_are_refused_with_the_chain_and_not_written(browser, fold
     ("action", "fields", "said"),
     [
         ("images", {"how": "split", "shown": [1, 2]}, "Select images first"),
-        ("images", {"how": "split", "group": 0, "shown": [1], "image": ["1; rm"]}, "no row; reload the page"),
-        ("images", {"how": "fly", "shown": [0, 1], "image": [0], "group": 0}, "is no action"),
+        (
+            "images",
+            {"how": "split", "group": 0, "shown": [1], "image": ["1; rm"]},
+            "not a row; reload the page",
+        ),
+        ("images", {"how": "fly", "shown": [0, 1], "image": [0], "group": 0}, "is not an action"),
         ("answer", {"how": "same", "one": [1], "other": [10**6]}, "There is no image 1000000"),
-        ("answer", {"how": "same", "one": [1], "other": [10**15]}, "no row; reload the page"),
+        ("answer", {"how": "same", "one": [1], "other": [10**15]}, "not a row; reload the page"),
         ("groups", {"how": "merge", "group": [1], "shown1": [5]}, "Select two groups or more"),
         ("name", {"image": [1], "name": "   "}, "Type a name first"),
         ("name", {"image": [1], "name": "a\u202eb"}, "printable"),
-        ("nonsense", {}, "is no action"),
+        ("nonsense", {}, "is not an action"),
         ("undo", {"number": [77]}, "Already undone"),
     ],
 )
