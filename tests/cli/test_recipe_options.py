@@ -85,7 +85,7 @@ def test_every_key_has_an_option():
         for name, one in settings_of(kind).items():
             key = f"{section}.{name}"
             expected[key] = one.default
-            if one.kind is bool and not one.many:
+            if one.kind is bool and not one.many and not one.none:
                 words.append(option_of(key) if one.default else option_of(key).replace("--", "--no-", 1))
             else:
                 text = ",".join(map(str, one.default)) if one.many else one.shown(one.default).strip('"')

@@ -103,7 +103,7 @@ def _convert(one: Setting, value: Any) -> Any:
     from cdp.config.keys import parse_value
 
     option = option_name(one.name)
-    return parse_value(one, value, option) if one.many or one.none else one.convert(value, option)
+    return parse_value(one, value, option) if isinstance(value, str) else one.convert(value, option)
 
 
 def _signature(

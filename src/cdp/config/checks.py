@@ -295,7 +295,7 @@ def _one_classifier(recipe: RunRecipe) -> Iterator[InputError]:
     joint, consensus = recipe.joint, recipe.consensus
     if not joint.one_classifier:
         return
-    if not consensus.disjoint:
+    if not consensus.is_disjoint:
         yield InputError(
             "joint.one_classifier needs disjoint people, and consensus.disjoint = false: change one of them.",
             code="recipe-one-classifier-not-disjoint",
