@@ -128,6 +128,8 @@ def make_home(base: Path) -> None:
     lines = [f"{n},{n + 1},{int(n // 4 == (n + 1) // 4)}\n" for n in range(40)]
     (home / "pairs.csv").write_text("first_row,second_row,same\n" + "".join(lines))
     (home / "recipe.toml").write_text('[data]\nembeddings = "known"\n')
+    parts = "[split]\nlabeled = 0.4\nvalidation = 0.2\nunlabeled_parts = 1\n[consensus]\nk = 3\n"
+    (home / "study.toml").write_text(f'[data]\nembeddings = "known"\n{parts}')
     (home / "pack.bin").write_bytes(pickle.dumps(([picture(n) for n in range(8)], [True, False] * 2), 2))
     for folder in ("study", "../bad/folder"):
         (home / folder).mkdir(parents=True)
