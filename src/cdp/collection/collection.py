@@ -300,7 +300,7 @@ class Collection:
         """The groups as labels, numbered 0, 1, 2, … by first appearance."""
         return Labels(number_by_first_appearance(self.identity), self.status, self.confidence)
 
-    @property
+    @cached_property
     def n_applied(self) -> int:
         """How many entries of the journal the groups were made under; those after them wait for `regroup`."""
         return read_groups_facts(self).entries
