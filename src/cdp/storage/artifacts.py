@@ -201,7 +201,7 @@ def read_card(folder: str | Path, kind: str | None = None) -> Card:
             raise InputError(
                 f"{folder} is not a cdp folder (no card.json)."
                 if is_there
-                else f"{folder}: no such folder; check the path, or copy the folder around it again.",
+                else f"{folder}: no such folder; check the path, and whether all above it was copied.",
                 code="card-missing" if is_there else "path-missing",
                 folder=folder,
             )
