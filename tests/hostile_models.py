@@ -229,3 +229,23 @@ def endless(file: Path, *, always: bool) -> Path:
     nodes.append(helper.make_node("Loop", ["long" if always else "turns", "true", "m"], ["e"], body=body))
     weights = WEIGHT | {"long": np.array(10**12), "true": np.array(True), "half": np.array(0.5, np.float32)}
     return save(file, nodes, [tensor("x", IMAGES)], [tensor("e", None)], weights)
+
+
+def slow_node(file: Path, when: str) -> Path:
+    """An embedding model with one node that takes many minutes: when it is opened, on `all` images or `real` ones."""
+    sides = [1, 3, 1500, 1500]
+    more = np.array([0, 0, 1500, 1500])
+    weights = {"small": np.array(sides), "more": more, "large": sides + more}
+    sizes = [*VARIES, op("Mul", "i more", "wider"), op("Add", "small wider", "size")]
+    nodes = {
+        "open": [op("ConstantOfShape", "large", "same")],
+        "all": [op("ReduceMean", "x", "one", axes=[0, 1, 2, 3]), op("Expand", "one large", "same")],
+        "real": [*sizes, op("ReduceMean", "x", "one", axes=[0, 1, 2, 3]), op("Expand", "one size", "same")],
+    }[when]
+    nodes += [
+        op("MaxPool", "same", "pooled", kernel_shape=[1500, 1500]),
+        op("ReduceMean", "pooled", "mean", axes=[2, 3], keepdims=0),
+        op("ReduceMean", "x", "own", axes=[2, 3], keepdims=0),
+        op("Add", "mean own", "e"),
+    ]
+    return save(file, nodes, [tensor("x", IMAGES)], [tensor("e", [None, 3])], weights)

@@ -8,6 +8,7 @@ import signal
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from random import Random
 
@@ -17,16 +18,25 @@ from bad_inputs import Bench, Case, Verdict, _be, run_case
 from cdp.collection.collection import open_collection
 from cdp.collection.corrections import read_journal
 from cdp.storage.files import artifact_kind
+from cdp_lab import demo, synthetic
 from file_faults import Fault, fill_disk, kill
 
 
 @dataclass(frozen=True)
 class Writer:
-    """A command that writes: its words, what it writes, and whether it has done so for good, so that it is not typed again."""
+    """A command that writes.
+
+    Attributes:
+        words: the command.
+        out: what it writes.
+        is_done: whether it has done so for good, so that it is not typed again.
+        takes_long: whether it is killed at fewer moments.
+    """
 
     words: str
     out: str
     is_done: Callable[[Path], bool] = lambda _: False
+    takes_long: bool = False
 
     @property
     def case(self) -> Case:
@@ -71,6 +81,21 @@ WRITERS = (
     Writer("data recipe out.toml --images people", "out.toml"),
     Writer("faces --out out.zip --identities 3 --images 4 --size 32 --quiet", "out.zip"),
     Writer("baselines known --validation others --methods kmeans --out out.json --k 3 --quiet", "out.json"),
+    Writer("study k study.toml --out out --seeds 1 --variants k10,k20 --quiet", "out", takes_long=True),
+    Writer("demo --out out --embeddings --quiet", "out", takes_long=True),
+    Writer(
+        "demo --out out --quick --base.network small_vgg --committee.networks small_vgg:1 --quiet",
+        "out",
+        takes_long=True,
+    ),
+)
+# A demo of few people: the smallest that it offers takes minutes.
+demo._AMOUNTS = {
+    **demo._AMOUNTS,
+    "quick": demo._Amount(40, 12, 0.15, {"train.epochs": 2, "joint.epochs": 2, "evaluation.replicates": 20}),
+}
+synthetic.synthetic_views = partial(
+    lambda make, n_identities, **more: make(min(n_identities, 100), **more), synthetic.synthetic_views
 )
 COMPARED = (
     ".npy",
@@ -94,7 +119,11 @@ def contents(path: Path) -> dict[str, bytes]:
         return {"": path.read_bytes()} if path.suffix in COMPARED else {}
     files = (one for one in sorted(path.rglob("*")) if one.is_file() and not one.is_symlink())
     found = {str(one.relative_to(path)): one.read_bytes() for one in files if one.suffix in COMPARED}
-    return {name: data for name, data in found.items() if not name.startswith(".") and "/." not in name}
+    found = {name: data for name, data in found.items() if not name.startswith(".") and "/." not in name}
+    if (path / "results.json").exists():  # of a study
+        rows = msgspec.json.decode((path / "results.json").read_bytes())["rows"]
+        found["results.json"] = msgspec.json.encode(rows)
+    return found
 
 
 def said(home: Path) -> list[bytes]:
@@ -200,7 +229,12 @@ def _compare(bench: Bench, writer: Writer, whole: Whole, *, is_done: bool = Fals
         differing = [name for name in {*found, *wanted} if found.get(name) != wanted.get(name)]
         # A step that was begun and typed again has another number; what people read of it is the same.
         if any("labels.csv" in name for name in wanted):
-            differing = [name for name in differing if Path(name).name in ("labels.csv", "labels.parquet")]
+            differing = [
+                name
+                for name in differing
+                if Path(name).name in ("labels.csv", "labels.parquet", "results.json")
+                or name.endswith((".safetensors", ".zip"))
+            ]
         if differing:
             yield f"other bytes in {sorted(differing)[:4]}"
         if said(home) != whole.said:

@@ -159,6 +159,21 @@ def test_npz_files_and_names_instead_of_numbers(given, tmp_path):
     assert ",person " in (tmp_path / "run" / "parts" / "unlabeled.csv").read_text()
 
 
+def test_groups_of_labeled_people_are_called_as_these(given, tmp_path):
+    generator, people = np.random.default_rng(0), np.repeat(np.arange(60), 6)
+    centers = generator.normal(size=(60, 32))
+    for part in ("known", "others"):
+        base = centers[people] + 0.3 * generator.normal(size=(360, 32))
+        names = np.array([f"person {number}" for number in people])
+        np.savez(tmp_path / f"{part}.npz", base=base.astype(np.float32), identities=names)
+    words = ["--labeled", str(tmp_path / "known.npz"), "--unlabeled", str(tmp_path / "others.npz")]
+    call(given, tmp_path / "run", *words, "--no-disjoint")
+    with (tmp_path / "run" / "labels.csv").open() as file:
+        names = {row["name"] for row in csv.DictReader(file)} - {""}
+    assert len(names) > 20
+    assert all(name.startswith("person ") for name in names)
+
+
 def test_a_folder_of_one_file_per_network(given, tmp_path):
     words = ("--embeddings", "networks", "--split.labeled", "0.4", "--network", "ours")
     record = call(given, tmp_path, *words, "--networks", "theirs,other:1")

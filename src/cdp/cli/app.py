@@ -8,7 +8,7 @@ import sys
 import traceback
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
@@ -20,6 +20,7 @@ from cdp import __version__
 from cdp.cli.help_pages import Group
 from cdp.cli.signals import raised_signals, stop_sentence
 from cdp.errors import CdpError
+from cdp.runtime.daemon_threads import is_given_up
 from cdp.runtime.memory import check_address_space, is_memory_error
 from cdp.runtime.settings import MOST_THREADS
 from cdp.settings import listed
@@ -109,6 +110,10 @@ def run_app(app: typer.Typer) -> None:
     """Run an app; what fails outside its commands, such as help that cannot be written, is a sentence too."""
     try:
         app()
+    except SystemExit as ended:
+        if is_given_up():
+            _end_at_once(ended.code)
+        raise
     except OSError as error:
         explained = _disk_sentence(error)
         if explained is None:
@@ -117,6 +122,14 @@ def run_app(app: typer.Typer) -> None:
         # What is left to write would fail again when Python ends.
         sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
         raise SystemExit(explained[1]) from None
+
+
+def _end_at_once(code: str | int | None) -> None:
+    """End the process without waiting for threads."""
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError, ValueError):
+            stream.flush()
+    os._exit(code if isinstance(code, int) else int(code is not None))
 
 
 def _say_warning(message: Warning | str, *_: Any, **__: Any) -> None:

@@ -374,6 +374,7 @@ def label_embeddings(files: Files, how: Labeling, runtime: Runtime) -> None:
     from cdp.collection.collection_folder import KIND
     from cdp.collection.creation import Origin, label_into
     from cdp.collection.outputs import write_outputs
+    from cdp.data.views import name_identities
     from cdp.storage.files import check_room, writing_folder
 
     if files.labeled is None and files.mediator is None and how.settings.mediator == "mlp":
@@ -387,6 +388,8 @@ def label_embeddings(files: Files, how: Labeling, runtime: Runtime) -> None:
         # Of every image half of its pairs at least are written: two rows, and how similar they are.
         check_room(folder, 6 * unlabeled.n_images * how.settings.k, "the scored pairs")
         people, known = files.said(unlabeled)
+        if files.labeled is not None and labeled is not None:
+            people = name_identities(files.labeled, labeled.identities) | people
         origin = Origin(
             files.unlabeled,
             files.labeled,

@@ -13,8 +13,8 @@ was when it was opened; methods that change the folder return a new one.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -25,6 +25,7 @@ import numpy as np
 
 from cdp.collection.collection_folder import Batch, Chain, State, numbered, open_batch, read_state
 from cdp.collection.corrections import (
+    JOURNAL,
     Correction,
     append_corrections,
     applicable,
@@ -33,7 +34,7 @@ from cdp.collection.corrections import (
 )
 from cdp.collection.numbering import Changes, Event
 from cdp.collection.scored_files import read_identities, read_scored
-from cdp.errors import CdpError, StoreError
+from cdp.errors import CdpError, InputError, StoreError
 from cdp.scoring.settings import ConsensusSettings
 from cdp.storage.artifacts import CARD, read_array, read_card, read_json, read_json_lines, read_settings
 from cdp.storage.files import sweep, write_bytes
@@ -299,7 +300,7 @@ class Collection:
         """The groups as labels, numbered 0, 1, 2, … by first appearance."""
         return Labels(number_by_first_appearance(self.identity), self.status, self.confidence)
 
-    @property
+    @cached_property
     def n_applied(self) -> int:
         """How many entries of the journal the groups were made under; those after them wait for `regroup`."""
         return read_groups_facts(self).entries
@@ -336,12 +337,13 @@ def open_collection(folder: str | Path) -> Collection:
     sweep(target.parent, target.name)
     for folder in (place, place / "faces"):
         sweep(folder)
-    state = read_state(place)
-    groups = numbered(place, "groups", state.groups)
-    card = read_card(groups, GROUPS_KIND)
-    identity, confidence, status = (
-        read_array(groups, name, card) for name in ("identity", "confidence", "status")
-    )
+    with _saying_what_is_kept(place):
+        state = read_state(place)
+        groups = numbered(place, "groups", state.groups)
+        card = read_card(groups, GROUPS_KIND)
+        identity, confidence, status = (
+            read_array(groups, name, card) for name in ("identity", "confidence", "status")
+        )
     if not len(identity) == len(confidence) == len(status) or identity.max(initial=-1) >= state.next_identity:
         raise StoreError(
             f"{place / CARD}: does not fit the groups in {groups}; put back the card that belongs to this "
@@ -350,3 +352,19 @@ def open_collection(folder: str | Path) -> Collection:
             file=place / CARD,
         )
     return Collection(place, state, identity, confidence, status)
+
+
+@contextmanager
+def _saying_what_is_kept(folder: Path) -> Iterator[None]:
+    """Add to an error about the state or the groups of a collection how names and corrections are saved."""
+    try:
+        yield
+    except (StoreError, InputError) as error:
+        journal = folder / JOURNAL
+        if not journal.is_file() or not journal.stat().st_size:
+            raise
+        kept = (
+            f"Names and corrections are in {journal}: if there is no copy of the folder, label the same "
+            "images into a new one, put that file there, and run cdp regroup."
+        )
+        raise type(error)(f"{error} {kept}", **error.details()) from None

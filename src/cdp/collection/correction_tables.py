@@ -21,7 +21,7 @@ from typing import Any
 from cdp.collection.corrections import Correction, different, named, rejected, same
 from cdp.data.manifest_tables import Choose, Columns, cell_text, read_some_columns, write_csv
 from cdp.errors import InputError
-from cdp.storage.array_files import naming, reading, refuse_repeats
+from cdp.storage.array_files import brief, naming, reading, refuse_repeats
 from cdp.storage.files import writing_file
 
 _NUMBER = re.compile("[0-9]{1,18}")
@@ -129,7 +129,7 @@ def _choose_name_columns(file: Path, header: list[str]) -> list[str]:
     if "name" not in header or len(by) != 1:
         raise InputError(
             f"{file}: a table of names has the column name, and one of identity, path and row; the columns "
-            f"are {', '.join(header) or 'none'}.",
+            f"are {brief(', '.join(header)) or 'none'}.",
             code="names-columns-wrong",
             file=file,
             found=tuple(header),
@@ -142,7 +142,7 @@ def _choose_columns(file: Path, header: list[str]) -> list[str]:
     if "kind" not in header or ("path" in header) == ("row" in header):
         raise InputError(
             f"{file}: a table of corrections has the column kind, and path or row; the columns are "
-            f"{', '.join(header) or 'none'}.",
+            f"{brief(', '.join(header)) or 'none'}.",
             code="corrections-columns-wrong",
             file=file,
             found=tuple(header),

@@ -15,7 +15,7 @@ from cdp.collection.corrections import Correction, append_unsaid, to_constraints
 from cdp.collection.outputs import write_outputs
 from cdp.collection.regrouping import write_groups
 from cdp.collection.scored_files import Measured, write_scored
-from cdp.data.views import read_views
+from cdp.data.views import name_identities, read_views
 from cdp.labeling.figures import measure_labeling
 from cdp.labeling.labeling import Labeling
 from cdp.labeling.pipeline import label
@@ -76,8 +76,9 @@ def create_collection(
         views: the images; a path is referred to, views in memory are written into the collection.
         labeled: views with identities to learn from.
         settings: of section 3.1; unless given, those of the preset `best`.
-        names: identity number in `labeled` -> name. Where labeled and unlabeled images may show the same
-            people (disjoint = false), groups that show a labeled identity get these names.
+        names: identity number in `labeled` -> name, unless the file of the labeled images has it. Where
+            labeled and unlabeled images may show the same people (disjoint = false), groups that show a
+            labeled identity get these names.
         corrections: what is known of the images already.
         seed: of everything random.
         force: replace a collection that is there.
@@ -86,6 +87,8 @@ def create_collection(
     unlabeled, *parts = [one if isinstance(one, Views) else read_views(one) for one in (views, *labeled)]
     stored = [None if isinstance(one, Views) else Path(one) for one in (views, *labeled)]
     labeled_source = stored[1] if len(labeled) == 1 else None
+    if labeled_source is not None:
+        names = name_identities(labeled_source, parts[0].identities) | dict(names or {})
     origin = Origin(stored[0], labeled_source, names=names or {}, corrections=tuple(corrections), seed=seed)
     settings, runtime = settings or ConsensusSettings.of(), runtime or Runtime()
     with writing_folder(folder, force=force, kind=KIND, inputs=stored) as partial:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from cdp.errors import InputError
-from cdp.storage.array_files import open_parquet, reading, refuse_nested, refuse_repeats, regular_size
+from cdp.storage.array_files import brief, open_parquet, reading, refuse_nested, refuse_repeats, regular_size
 from cdp.storage.files import writing_file
 from cdp.types.arrays import AnyArray, LongArray
 from cdp.types.manifest import Manifest
@@ -86,6 +86,7 @@ def _read_csv(file: Path, choose: Choose) -> Columns:
         lines = csv.reader(stream, strict=True)
         try:
             header = [name.strip() for name in next(lines, [])]
+            _refuse_other_separators(file, header)
             wanted = choose(file, header)
             columns: dict[str, list[str]] = {name: [] for name in wanted}
             keep: list[tuple[int, Callable[[str], None]]] = [
@@ -120,6 +121,19 @@ def _read_csv(file: Path, choose: Choose) -> Columns:
     return {name: columns[name] for name in wanted}
 
 
+def _refuse_other_separators(file: Path, header: list[str]) -> None:
+    found = next(
+        (name for mark, name in ((";", "semicolons"), ("\t", "tabs")) if mark in "".join(header)), ""
+    )
+    if len(header) == 1 and found:
+        raise InputError(
+            f"{file}: its columns are separated by {found}; save it again with commas.",
+            code="table-not-by-commas",
+            file=file,
+            found=found,
+        )
+
+
 def _read_parquet(file: Path, choose: Choose) -> Columns:
     with open_parquet(file) as table:
         wanted = choose(file, list(table.schema_arrow.names))
@@ -132,7 +146,7 @@ def _read_parquet(file: Path, choose: Choose) -> Columns:
 def _wanted_columns(file: Path, header: list[str]) -> list[str]:
     if "path" not in header:
         raise InputError(
-            f"{file}: no column called path; the columns are {', '.join(header) or 'none'}.",
+            f"{file}: no column called path; the columns are {brief(', '.join(header)) or 'none'}.",
             code="table-path-column-missing",
             file=file,
             found=tuple(header),

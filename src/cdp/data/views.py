@@ -344,6 +344,15 @@ def read_identity_names(path: str | Path) -> AnyArray | None:
     return None if number_identities(texts.tolist())[1] is None else texts
 
 
+def name_identities(path: str | Path, identities: AnyArray | None) -> dict[int, str]:
+    """Return number -> name of the identities of views at a path; empty if they are numbers."""
+    texts = None if identities is None else read_identity_names(path)
+    if identities is None or texts is None:
+        return {}
+    named = zip(identities.ravel().tolist(), texts.tolist(), strict=False)
+    return {number: name for number, name in named if number >= 0 and name.strip() and name.isprintable()}
+
+
 def _identity_file(folder: Path, base: str) -> Path | None:
     names = ("identities.npy", "identities.txt", f"labels/{base}.meta", "meta.txt")
     return next((folder / name for name in names if (folder / name).is_file()), None)

@@ -275,7 +275,7 @@ def import_folders(
         if not is_there or (opened.paths is not None and _name(opened.paths[row]) != _name(source)):
             raise InputError(
                 f"{place / TABLE}: row {row} is not an image of {collection}; give the collection that was "
-                "exported.",
+                "exported, or export it again if images were removed since.",
                 code="export-of-another-collection",
                 row=row,
             )

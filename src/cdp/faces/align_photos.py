@@ -185,10 +185,9 @@ class _Work:
     folder: Path
     settings: AlignSettings
 
-    def stop(self) -> None:
-        """End what other threads compute."""
-        if self.detector is not None:
-            self.detector.stop()
+    def stop(self) -> bool:
+        """End what other threads compute, soon; whether there is anything."""
+        return self.detector is not None and self.detector.stop()
 
     def faces_of_block(self, start: int, stop: int) -> list[Face]:
         """Return the faces of some photos, in order."""

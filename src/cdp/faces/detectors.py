@@ -181,9 +181,9 @@ class Detector:
         with naming(self._session.file, file=self._session.file), np.errstate(all="ignore"):
             return self.kind.decode(numbers, size, least)
 
-    def stop(self) -> None:
-        """End what other threads compute, soon; they fail."""
-        self._session.stop()
+    def stop(self) -> bool:
+        """End what other threads compute, soon; they fail. Whether there is anything."""
+        return self._session.stop()
 
     def _prepare(self, fitted: ByteArray) -> FloatArray:
         """Bring pixels into the form that the network takes, float32 (1, 3, h, w)."""

@@ -201,8 +201,8 @@ def update_photos(
         now[photo.path, photo.stamp.sha256] = photo
 
     for one in before:
-        if one.status in _TRIED_AGAIN or (one.status == COPY and one.path in stamp_at):
-            if one.path not in stamp_at and os.path.exists(one.path):
+        if one.status in (*_TRIED_AGAIN, COPY):
+            if one.path not in stamp_at and os.path.exists(one.path.partition("!")[0]):
                 put(one)
             continue
         path = changes.renamed.get(one.path, one.path)

@@ -54,7 +54,7 @@ _BY_SIMILARITY = (
 )
 _OVERLAP = (
     "Labeled people are also among the unlabeled images, so disjoint = false: groups that show them get "
-    "their names."
+    "their names, if there are at least 20 of them."
 )
 _NOT_IN_GRAPHS = "the given k-NN graphs do not contain the images to choose it on"
 

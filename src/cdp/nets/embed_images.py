@@ -72,8 +72,8 @@ class Embedder(Protocol):
     inputs: Mapping[str, Any]
     assumed: str
 
-    def stop(self) -> None:
-        """End what other threads compute, soon; they fail."""
+    def stop(self) -> bool:
+        """End what other threads compute, soon; they fail. Whether there is anything."""
 
     def embed(self, pixels: ByteArray, flip: bool) -> FloatArray:
         """Embed uint8 (b, channels, height, width) as float32 (b, dimensions).
@@ -260,9 +260,8 @@ def _embed_here(
         together = {file: one.embed(pixels, how.flip) for file, one in files.items() if one.is_concurrent}
         return pixels, reasons, together
 
-    def stop() -> None:
-        for one in files.values():
-            one.stop()
+    def stop() -> bool:
+        return sum(one.stop() for one in files.values()) > 0  # all of them
 
     with closing(stream_blocks(blocks, compute, how.runtime.n_threads, stop)) as stream:
         for _, (pixels, reasons, rows) in stream:

@@ -44,8 +44,9 @@ class NetworkEmbedder:
         """Unit vectors of decoded images."""
         return embed_block(self.trained, pixels, flip)
 
-    def stop(self) -> None:
+    def stop(self) -> bool:
         """Nothing: blocks take a moment, and one thread computes them."""
+        return False
 
     def __reduce__(self) -> tuple[Callable[..., NetworkEmbedder], tuple[str, str]]:
         """Another process is sent the folder's name, not the weights."""

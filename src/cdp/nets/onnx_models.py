@@ -189,9 +189,9 @@ class OnnxEmbedder:
             rows = _unit(rows + self._run(pixels[..., ::-1]))
         return rows
 
-    def stop(self) -> None:
-        """End what is being computed."""
-        self._session.stop()
+    def stop(self) -> bool:
+        """End what is being computed, soon; whether there is anything."""
+        return self._session.stop()
 
     def _run(self, pixels: ByteArray) -> FloatArray:
         model = self.model

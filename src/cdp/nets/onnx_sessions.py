@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from concurrent.futures import Future
 from pathlib import Path
-from threading import Lock, Thread, current_thread, main_thread
+from threading import Lock, current_thread, main_thread
 from typing import Any
 
 import numpy as np
 
 from cdp.errors import CdpError, InputError, MissingExtraError
 from cdp.nets.torchvision_guard import require
+from cdp.runtime.daemon_threads import compute_aside
 from cdp.storage.array_files import brief
 from cdp.types.arrays import AnyArray
 
 _CUDA, _CPU = "CUDAExecutionProvider", "CPUExecutionProvider"
 _ERRORS_ONLY, _FATAL_ONLY = 3, 4
-_PATIENCE = 5.0
-"""Seconds that an interrupted model gets to end between two of its steps."""
 
 
 class ModelSession:
@@ -51,7 +49,7 @@ class ModelSession:
             InputError: the model fails, or returns something else than arrays of numbers.
         """
         if current_thread() is main_thread():
-            answers = self._run_aside(names, images, shown)
+            answers = compute_aside(self._run, names, images, shown, stop=self.stop)
         else:
             answers = self._run(names, images, shown)
         for name, answer in zip(names, answers, strict=True):
@@ -69,11 +67,15 @@ class ModelSession:
                 )
         return answers
 
-    def stop(self) -> None:
-        """End what is being computed between two steps of the model; `run` fails where it waits."""
+    def stop(self) -> bool:
+        """End what is being computed between two nodes of the model; whether there is anything.
+
+        `run` fails where it waits. A single node that takes minutes does not end.
+        """
         with self._lock:
             for options in self._running:
                 options.terminate = True
+            return bool(self._running)
 
     def _run(self, names: Sequence[str], images: Mapping[str, AnyArray], shown: str) -> list[Any]:
         options = require("onnxruntime", "onnx").RunOptions()
@@ -93,25 +95,6 @@ class ModelSession:
         finally:
             with self._lock:
                 self._running.discard(options)
-
-    def _run_aside(self, names: Sequence[str], images: Mapping[str, AnyArray], shown: str) -> list[Any]:
-        """Compute on another thread: the main thread gets signals while it waits."""
-        done: Future[list[Any]] = Future()
-
-        def compute() -> None:
-            try:
-                done.set_result(self._run(names, images, shown))
-            except BaseException as error:
-                done.set_exception(error)
-
-        thread = Thread(target=compute, daemon=True)
-        thread.start()
-        try:
-            return done.result()
-        except KeyboardInterrupt:
-            self.stop()
-            thread.join(_PATIENCE)
-            raise
 
 
 def reason_of(error: Exception) -> str:
@@ -204,7 +187,14 @@ def _start(model: str | bytes, device: str, severity: int = _ERRORS_ONLY) -> Any
     options.log_severity_level = severity
     options.intra_op_num_threads = options.inter_op_num_threads = 1
     providers = _providers(device, runtime.get_available_providers())
-    return runtime.InferenceSession(model, options, providers=providers)
+
+    def start() -> Any:
+        return runtime.InferenceSession(model, options, providers=providers)
+
+    if current_thread() is not main_thread():
+        return start()
+    # What depends on no image is computed when a model is opened, and nothing can interrupt that.
+    return compute_aside(start, stop=lambda: True)
 
 
 def open_any_size(file: str | Path, device: str = "auto") -> ModelSession | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Generator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +17,7 @@ from cdp.blocks import spans
 from cdp.data.images import ImageReader, open_images, read_header
 from cdp.errors import InputError
 from cdp.nets.recipe import Recipe
+from cdp.runtime.daemon_threads import DaemonPool
 from cdp.runtime.memory import parse_bytes
 from cdp.runtime.parallel import count_threads
 from cdp.runtime.progress import Progress, no_progress
@@ -139,15 +140,15 @@ def stream_blocks(
     blocks: Sequence[tuple[int, int]],
     compute: Callable[[int, int], Result],
     threads: int = 0,
-    stop_computing: Callable[[], None] = lambda: None,
+    stop_computing: Callable[[], bool] = lambda: False,
 ) -> Generator[tuple[int, Result], None, None]:
     """Yield (start, compute(start, stop)) for every block, in order, computed on threads ahead.
 
-    Where that ends early, `stop_computing` ends what is under way.
+    Where that ends early, `stop_computing` ends what is under way, and says whether that may take too long.
     """
     n_threads = count_threads(threads)
     waiting: list[tuple[int, Future[Result]]] = []
-    pool = ThreadPoolExecutor(n_threads)
+    pool = DaemonPool(n_threads)
     try:
         for start, stop in blocks:
             waiting.append((start, pool.submit(compute, start, stop)))
@@ -159,8 +160,7 @@ def stream_blocks(
     finally:
         for _, future in waiting:
             future.cancel()
-        stop_computing()
-        pool.shutdown()
+        pool.close(stop_computing)
 
 
 def decode_rows(

@@ -17,6 +17,7 @@ from cdp.collection.collection_folder import State, numbered, write_batch
 from cdp.collection.corrections import JOURNAL, read_corrections
 from cdp.collection.outputs import write_outputs
 from cdp.collection.regrouping import write_groups
+from cdp.data.manifest_tables import read_some_columns
 from cdp.run.contents import ContentHashes
 from cdp.run.label_stage import LabelSettings, read_part, stored_views
 from cdp.scoring.settings import ConsensusSettings
@@ -86,6 +87,7 @@ def _write_collection(
         growth={} if before is None else before.state.growth,
         notes=tuple(read_facts(labels).notes),
         made_from=made_from,
+        labeled_names=_labeled_names(run / "parts" / "labeled.csv"),
     )
     identity, named = np.full(unlabeled.n_images, -1, np.int32), {}
     if before is not None and _are_same_images(before, unlabeled):
@@ -95,6 +97,17 @@ def _write_collection(
         (root / JOURNAL).rename(run / f"corrections-{before.state.groups:04d}.jsonl")
     given = None if read_corrections(root) else (Labels.load(labels), results.expected)
     write_groups(root, state, identity, named, "created", given=given)
+
+
+def _labeled_names(table: Path) -> dict[str, str]:
+    """Return number -> name of the labeled identities; empty if they are numbers."""
+    if not table.is_file():
+        return {}
+    wanted = ("identity", "identity_name")
+    columns = read_some_columns(table, lambda _file, header: [name for name in wanted if name in header])
+    names = columns.get("identity_name", [])
+    pairs = zip(map(str, columns["identity"]), map(str, names), strict=False)
+    return {number: name for number, name in pairs if name.strip() and name.isprintable()}
 
 
 def _threshold(results: Results) -> float:

@@ -199,7 +199,9 @@ def read_card(folder: str | Path, kind: str | None = None) -> Card:
                 )
             is_there = Path(folder).exists()
             raise InputError(
-                f"{folder} is not a cdp folder (no card.json)." if is_there else f"{folder}: no such folder.",
+                f"{folder} is not a cdp folder (no card.json)."
+                if is_there
+                else f"{folder}: no such folder; check the path, and whether all above it was copied.",
                 code="card-missing" if is_there else "path-missing",
                 folder=folder,
             )
@@ -219,7 +221,9 @@ def read_card(folder: str | Path, kind: str | None = None) -> Card:
             raise RecursionError("settings nested too deeply")
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise StoreError(
-            f"{file} is damaged ({error}); make this folder again.", code="card-damaged", file=file
+            f"{file} is damaged ({error}); restore it from a copy, or make this folder again.",
+            code="card-damaged",
+            file=file,
         ) from None
     if kind not in (None, card.kind):
         raise InputError(

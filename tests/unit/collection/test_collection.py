@@ -6,6 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from tests.refusals import refuses
+from tests.review_collection import make_collection
 from typer.testing import CliRunner
 
 from cdp import CDP, Views, measure_labels
@@ -40,6 +41,7 @@ from cdp.scoring.settings import ConsensusSettings
 from cdp.scoring.tree_scorer import TreeScorer
 from cdp.scoring.trees import TreeScores
 from cdp.storage import files
+from cdp.storage.artifacts import read_card
 from cdp.storage.files import locked
 from cdp.types import Labels, Status
 from cdp.types.constraints import said_of_pairs
@@ -425,3 +427,12 @@ def test_corrections_that_contradict_each_other_are_not_recorded(faces, tmp_path
     with pytest.raises(InputError, match="contradict each other"):
         faces.refuse_contradictions([different(0, 1)])
     faces.refuse_contradictions([different(0, 2)])
+
+
+def test_how_many_entries_count_is_read_once(tmp_path, monkeypatch):
+    """A photo with hundreds of faces makes 100,000 entries, and each is compared with it."""
+    folder = make_collection(tmp_path / "faces", pictures=False).folder
+    collection, read = open_collection(folder), []
+    monkeypatch.setattr("cdp.collection.collection.read_card", lambda *of: read.append(of) or read_card(*of))
+    assert [collection.n_applied for _ in range(9)] == [0] * 9
+    assert len(read) == 1

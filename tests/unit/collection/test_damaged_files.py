@@ -24,6 +24,7 @@ from cdp.collection.corrections import (
 )
 from cdp.collection.outputs import refresh_outputs
 from cdp.collection.regrouping import regroup
+from cdp.collection.scored_files import read_measured
 from cdp.errors import InputError, StoreError
 from cdp.storage.array_files import hash_contents
 
@@ -197,3 +198,51 @@ def test_pairs_that_cannot_be_are_named_with_their_folder(faces):
     np.save(file, ids)
     with pytest.raises(InputError, match=rf"scored/{file.parent.name}: .*pair 3 joins image \d+ with itself"):
         regroup(open_collection(faces))
+
+
+@pytest.mark.parametrize(
+    ("part", "is_gone"),
+    [
+        ("card.json", False),
+        ("groups/0003/identity.npy", False),
+        ("groups/0003/card.json", True),
+        ("groups/0003", True),
+    ],
+)
+def test_where_groups_are_damaged_the_names_can_be_saved(faces, made, tmp_path, part, is_gone):
+    damaged = faces / part
+    if not is_gone:
+        damaged.write_bytes(damaged.read_bytes()[:20])
+    elif damaged.is_dir():
+        shutil.rmtree(damaged)
+    else:
+        damaged.unlink()
+    with pytest.raises((InputError, StoreError), match=r"Names and corrections are in .*corrections\.jsonl"):
+        open_collection(faces)
+    again = make_collection(tmp_path / "again" / "faces", pictures=False)
+    shutil.copy(faces / JOURNAL, again.folder)
+    regroup(open_collection(again.folder))
+    assert open_collection(again.folder).names == open_collection(made).names
+
+
+def test_figures_that_are_gone_are_no_stage_of_a_run(faces):
+    state = open_collection(faces).state
+    (faces / "scored" / f"{state.scored:04d}" / "measured.json").unlink()
+    with pytest.raises(StoreError, match="label the images again"):
+        read_measured(faces / "scored" / f"{state.scored:04d}")
+
+
+@pytest.mark.parametrize("mark", [";", "\t"])
+def test_a_table_with_other_separators_says_so(tmp_path, mark):
+    table = tmp_path / "facts.csv"
+    table.write_text(f"kind{mark}row{mark}other_row{mark}name\nsame{mark}2{mark}3{mark}\n")
+    with refuses("table-not-by-commas", file=table):
+        read_correction_table(table, 10)
+
+
+def test_a_table_without_a_header_is_not_quoted_in_full(tmp_path):
+    table = tmp_path / "embeddings.csv"
+    table.write_text(",".join(str(number / 7) for number in range(512)) + "\n")
+    with refuses("corrections-columns-wrong", file=table) as error:
+        read_correction_table(table, 10)
+    assert len(str(error.value)) < 500

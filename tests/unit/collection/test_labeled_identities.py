@@ -1,8 +1,11 @@
 """Known people among the images: named where they are, and nobody else."""
 
 import numpy as np
+from typer.testing import CliRunner
 
 from cdp import Views
+from cdp.cli.main import app
+from cdp.collection.collection import open_collection
 from cdp.collection.creation import create_collection
 from cdp.collection.labeled_identities import look_up_identities
 from cdp.scoring.settings import ConsensusSettings
@@ -49,3 +52,28 @@ def test_a_collection_names_known_people(small_views, tmp_path):
         right.append(name.name == f"person {np.bincount(truth).argmax()}")
         assert (name.source, 0 < name.probability <= 1) == ("labeled", True)
     assert np.mean(right) > 0.95
+
+
+def test_names_are_those_of_the_labeled_embeddings(small_views, tmp_path):
+    known = np.arange(300) % 2 == 0
+    others, labeled = small_views.take(~known), small_views.take(known)
+    labeled.save(tmp_path / "labeled")
+    odd = {3: " ", 4: "a\nb", 5: "\x1b[31m"}
+    texts = [odd.get(number, f"person {number}") for number in labeled.identities.tolist()]
+    np.save(tmp_path / "labeled" / "identities.npy", np.array(texts))
+    words = ["--labeled", str(tmp_path / "labeled"), "--no-disjoint", "--k", "8", "--quiet"]
+    Views(others.base, others.committee).save(tmp_path / "others")
+    done = CliRunner().invoke(
+        app, ["label", str(tmp_path / "others"), *words, "--out", str(tmp_path / "faces")]
+    )
+    assert done.exit_code == 0, done.output
+    names = set(open_collection(tmp_path / "faces").names.values())
+    assert len([name for name in names if name.startswith("person ")]) > 20
+    assert all(name.isprintable() and name.strip() for name in names)
+    made = create_collection(
+        tmp_path / "made",
+        tmp_path / "others",
+        labeled=[tmp_path / "labeled"],
+        settings=ConsensusSettings.of(k=8, disjoint=False),
+    )
+    assert set(made.names.values()) == names

@@ -126,6 +126,16 @@ def test_copies_renames_replacements_and_what_is_gone(photos):
     assert ("a.jpg", "faces") in {(Path(one.path).name, one.status) for one in restored}
 
 
+def test_copies_that_were_moved_are_counted_once(photos, tmp_path):
+    shutil.copy(photos / "DSC_0001.JPG", photos / "copy.jpg")
+    _, before, _ = look(photos, [])
+    photos.rename(tmp_path / "moved")
+    _, after, _ = look(tmp_path / "moved", before)
+    copies = [one.path for one in after if one.status == "copy"]
+    assert len(copies) == 1
+    assert copies[0].startswith(str(tmp_path / "moved"))
+
+
 def test_what_could_not_be_read_is_looked_at_again(photos):
     scan = scan_photos(photos)
     stamps = stamp_photos(scan, {})

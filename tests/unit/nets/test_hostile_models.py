@@ -9,7 +9,7 @@ import time
 import numpy as np
 import pytest
 from PIL import Image
-from tests.hostile_models import detectors, embedders, endless
+from tests.hostile_models import detectors, embedders, endless, slow_node
 from typer.testing import CliRunner
 
 from cdp.cli.main import app
@@ -79,11 +79,8 @@ def test_a_folder_of_odd_models_is_refused_in_one_sentence(tmp_path, photos):
     assert "models-without-embedder" in done.output
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("always", [True, False])
-def test_a_model_that_computes_for_hours_can_be_interrupted(tmp_path, photos, always):
-    model = endless(tmp_path / "endless.onnx", always=always)
-    words = ["embed", photos.root, "--model", str(model), "--out", str(tmp_path / "views"), "--quiet"]
+def interrupt(words, number=signal.SIGINT):
+    """Start a command, interrupt it while it computes; exit code and what it said."""
     process = subprocess.Popen(
         [sys.executable, "-c", "from cdp.cli.main import run; run()", *words],
         stderr=subprocess.PIPE,
@@ -95,7 +92,31 @@ def test_a_model_that_computes_for_hours_can_be_interrupted(tmp_path, photos, al
         time.sleep(0.2)
         with open(f"/proc/{process.pid}/stat") as stat:
             before = int(stat.read().split()[13]) / os.sysconf("SC_CLK_TCK")
-    process.send_signal(signal.SIGINT)
-    _, said = process.communicate(timeout=30)
-    assert process.returncode == 130, said
+    process.send_signal(number)
+    try:
+        _, said = process.communicate(timeout=30)
+    finally:
+        process.kill()
+    return process.returncode, said
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("always", [True, False])
+def test_a_model_that_computes_for_hours_can_be_interrupted(tmp_path, photos, always):
+    model = endless(tmp_path / "endless.onnx", always=always)
+    words = ["embed", photos.root, "--model", str(model), "--out", str(tmp_path / "views"), "--quiet"]
+    code, said = interrupt(words)
+    assert code == 130, said
     assert said.startswith("Interrupted; ")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("when", ["open", "all", "real"])
+def test_a_node_that_computes_for_minutes_is_given_up(tmp_path, photos, when):
+    model = slow_node(tmp_path / "slow.onnx", when)
+    words = ["embed", photos.root, "--model", str(model), "--out", str(tmp_path / "views"), "--quiet"]
+    code, said = interrupt(words, signal.SIGTERM)
+    assert code == 143, said
+    assert said.startswith("Terminated; ")
+    begun = [".views.embedding"] if when == "real" else []  # where the same command continues
+    assert sorted(one.name for one in tmp_path.iterdir()) == [*begun, "slow.onnx"]
