@@ -97,7 +97,14 @@ def _label(home: Path, engine_name: str) -> dict[str, Any]:
     if engine_name == _TWO_NODES:
         _start_two_nodes()
     few = synthetic_views(100, members=1, seed=2)
-    label(few.unlabeled, ConsensusSettings.of(), labeled=[few.labeled], runtime=Runtime(engine))
+    first = label(
+        few.unlabeled,
+        ConsensusSettings.of(),
+        labeled=[few.labeled],
+        keep_scored=True,
+        runtime=Runtime(engine),
+    )
+    _write(home, first, few.unlabeled, few.labeled, Runtime(engine), None)
     startup, startup_cpu = time.perf_counter() - start, _cpu_seconds()
     work = _SplitRuntime(engine)
     tasks, driver = _cpu_seconds(_WORKERS), time.process_time()
@@ -105,7 +112,7 @@ def _label(home: Path, engine_name: str) -> dict[str, Any]:
         labeled, unlabeled = read_views(home / "labeled"), read_views(home / "unlabeled")
     labeling = label(unlabeled, ConsensusSettings.of(), labeled=[labeled], keep_scored=True, runtime=work)
     with work.step("figures and output"):
-        _write(home, labeling, unlabeled, labeled, work)
+        _write(home, labeling, unlabeled, labeled, work, home)
     driver, tasks = time.process_time() - driver, _cpu_seconds(_WORKERS) - tasks
     in_all = _cpu_seconds()
     return {
@@ -122,7 +129,9 @@ def _label(home: Path, engine_name: str) -> dict[str, Any]:
     }
 
 
-def _write(home: Path, labeling: Any, unlabeled: Any, labeled: Any, work: Runtime) -> None:
+def _write(
+    home: Path, labeling: Any, unlabeled: Any, labeled: Any, work: Runtime, source: Path | None
+) -> None:
     """Write what `cdp label` writes."""
     from cdp.collection.collection import open_collection
     from cdp.collection.creation import Origin, keep_labeling
@@ -132,8 +141,8 @@ def _write(home: Path, labeling: Any, unlabeled: Any, labeled: Any, work: Runtim
     results = measure_labeling(labeling, unlabeled, runtime=work)
     parts = {"unlabeled": unlabeled, "labeled": labeled}
     with tempfile.TemporaryDirectory(dir=home) as place:
-        origin = Origin(home / "unlabeled", home / "labeled")
-        keep_labeling(Path(place), labeling, unlabeled, results, origin, parts)
+        origin = Origin(source and source / "unlabeled", source and source / "labeled")
+        keep_labeling(Path(place), labeling, unlabeled, results, origin, parts, runtime=work)
         write_outputs(open_collection(Path(place)))
 
 

@@ -128,7 +128,9 @@ def label_into(
     results = measure_labeling(labeling, unlabeled, seed=origin.seed, runtime=runtime)
     parts = {"unlabeled": unlabeled} | ({"labeled": labeled[0]} if labeled else {})
     with_graphs = options.get("graphs") is not None
-    keep_labeling(folder, labeling, unlabeled, results, origin, parts, with_graphs=with_graphs)
+    keep_labeling(
+        folder, labeling, unlabeled, results, origin, parts, with_graphs=with_graphs, runtime=runtime
+    )
 
 
 def keep_labeling(
@@ -140,6 +142,7 @@ def keep_labeling(
     parts: Mapping[str, Views],
     *,
     with_graphs: bool = False,
+    runtime: Runtime | None = None,
 ) -> None:
     """Write a labeling as a collection into a folder; its card comes last, and makes it one.
 
@@ -151,15 +154,16 @@ def keep_labeling(
         origin: where the images come from, and what is known of them.
         parts: what was given, to be counted for the report.
         with_graphs: store the k-NN graphs, because they were given and cannot be searched again.
+        runtime: how hashes are computed.
     """
     kept, joined = labeling.kept, labeling.joined
     assert kept is not None
-    write_batch(folder, 1, unlabeled, origin.source, origin.images, origin.how)
+    write_batch(folder, 1, unlabeled, origin.source, origin.images, origin.how, runtime)
     if joined is not None:
         # Where they are all that was given, they are stored there; else some were held out, and are stored
         # nowhere.
         is_whole = "labeled" in parts and joined.n_images == parts["labeled"].n_images
-        write_batch(folder, 2, joined, origin.labeled_source if is_whole else None, None, origin.how)
+        write_batch(folder, 2, joined, origin.labeled_source if is_whole else None, None, origin.how, runtime)
     counted = {name: _count(views) for name, views in parts.items()}
     measured = Measured(results=results, seconds=labeling.seconds, parts=counted)
     place = numbered(folder, "scored", 1)

@@ -24,7 +24,7 @@ from cdp.storage.array_files import (
     refuse_nested,
 )
 from cdp.types import Views
-from cdp.types.arrays import AnyArray
+from cdp.types.arrays import AnyArray, LongArray
 
 
 class _ViewsSettings(msgspec.Struct):
@@ -73,6 +73,20 @@ def read_views(path: str | Path, *, dim: int | None = None, base: str | None = N
             value=dim,
         )
     return views
+
+
+def read_view_identities(
+    path: str | Path, *, dim: int | None = None, base: str | None = None
+) -> LongArray | None:
+    """Return the identities of stored views, as `read_views` has them; no embedding is read or checked."""
+    path = Path(path)
+    with reading(path):
+        parts = _read_parts(path, dim, base)
+        if parts.identities is None:
+            return None
+        with naming(path, file=path):
+            no_embeddings = np.ones((len(parts.base), 1), np.float32)
+            return Views(no_embeddings, None, _number_names(parts.identities)).identities
 
 
 def looks_like_views(path: str | Path) -> bool:

@@ -7,12 +7,15 @@ from itertools import combinations
 
 import numpy as np
 
+from cdp.blocks import spans
 from cdp.errors import InputError
 from cdp.runtime.kernels import kernel
 from cdp.runtime.runtime import Runtime
 from cdp.scoring.pairs import candidate_pairs
 from cdp.types import KnnGraph
-from cdp.types.arrays import DoubleArray, IntArray
+from cdp.types.arrays import DoubleArray, IntArray, LongArray
+
+_IMAGES_PER_BLOCK = 65_536
 
 
 def agreement(graphs: Sequence[KnnGraph], runtime: Runtime | None = None) -> DoubleArray:
@@ -24,7 +27,7 @@ def agreement(graphs: Sequence[KnnGraph], runtime: Runtime | None = None) -> Dou
 
     Args:
         graphs: graphs over the same images, base first.
-        runtime: memory budget and spill files.
+        runtime: how it runs.
 
     Returns:
         float64 (N+1, N+1); 0 in the row of a graph without edges.
@@ -37,13 +40,24 @@ def agreement(graphs: Sequence[KnnGraph], runtime: Runtime | None = None) -> Dou
             code="agreement-images-differ",
             found=tuple(sorted(sizes)),
         )
+    runtime = runtime or Runtime()
     pairs = [candidate_pairs(graph, runtime).ids for graph in graphs]
-    shared = np.diag([len(ids) for ids in pairs])
-    for row, column in combinations(range(len(graphs)), 2):
-        shared[row, column] = shared[column, row] = _count_common(pairs[row], pairs[column])
+    blocks = spans(graphs[0].n_images, _IMAGES_PER_BLOCK)
+    shared = np.zeros((len(graphs), len(graphs)), np.int64)
+    for of_block in runtime.map(_count_shared, pairs, blocks):
+        shared += of_block
     total = np.diagonal(shared)
     found: DoubleArray = shared / np.maximum(total, 1)[:, None]
     return found
+
+
+def _count_shared(pairs: Sequence[IntArray], images: tuple[int, int]) -> LongArray:
+    """Count common pairs of all graphs, int64 (N+1, N+1), among pairs whose smaller id is in a block."""
+    some = [ids[slice(*np.searchsorted(ids[:, 0], images))] for ids in pairs]
+    shared = np.diag([len(ids) for ids in some])
+    for row, column in combinations(range(len(some)), 2):
+        shared[row, column] = shared[column, row] = _count_common(some[row], some[column])
+    return shared
 
 
 @kernel

@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 from tests.refusals import refuses
 
-from cdp.data.views import read_identities, read_identity_names, read_views
+from cdp.data.views import read_identities, read_identity_names, read_view_identities, read_views
 from cdp.storage.artifacts import write_card
 from cdp.types import Embeddings, Views
 
@@ -574,3 +574,16 @@ class TestErrors:
         assert repr(Views.load(plain)) == repr(read_views(plain))
         with refuses("path-missing", file=plain / "gone"):
             Views.load(plain / "gone")
+
+
+@pytest.mark.parametrize("identities", [None, [4, -1, 4], ["Anna", "Bob", "Anna"]])
+def test_identities_are_read_without_embeddings(tmp_path, identities):
+    source = np.array([[1.0, 0.0], [np.nan, 1.0], [1.0, 1.0]], np.float32)
+    np.save(tmp_path / "base.npy", source)
+    if identities is not None:
+        np.save(tmp_path / "identities.npy", identities)
+    found = read_view_identities(tmp_path)
+    np.save(tmp_path / "base.npy", np.nan_to_num(source))
+    expected = read_views(tmp_path).identities
+    assert (found is None) == (expected is None)
+    np.testing.assert_array_equal(found, expected)

@@ -126,7 +126,9 @@ def slow_agreement(graphs):
     return np.array([[len(one & other) / len(one) for other in edges] for one in edges])
 
 
-def test_agreement_agrees_with_its_slow_twin(small_views):
+@pytest.mark.parametrize("block", [65_536, 70])
+def test_agreement_agrees_with_its_slow_twin(small_views, monkeypatch, block):
+    monkeypatch.setattr("cdp.evaluate.agreement._IMAGES_PER_BLOCK", block)
     graphs = knn_graphs(list(small_views), 5, runtime=Runtime.of(threads=1))
     graphs[1] = knn_graphs([small_views.base], 9, runtime=Runtime.of(threads=1))[0]
     found = agreement(graphs)
