@@ -11,7 +11,7 @@ import secrets
 import shutil
 import time
 import warnings
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -153,11 +153,11 @@ def write_json(file: str | Path, value: Any) -> None:
 def _as_lines(value: Any, margin: str = "\n") -> str:
     """Encode as `json.dumps(value, indent=2)` does; lists of numbers at once, ten times as fast."""
     inner = margin + "  "
-    if isinstance(value, Mapping) and value:
+    if isinstance(value, dict) and value:
         items = [f"{_as_key(key)}: {_as_lines(one, inner)}" for key, one in value.items()]
         return f"{{{inner}{f',{inner}'.join(items)}{margin}}}"
     if isinstance(value, list | tuple) and value:
-        if any(isinstance(one, Mapping | list | tuple) for one in value):
+        if any(isinstance(one, dict | list | tuple) for one in value):
             text = f",{inner}".join(_as_lines(one, inner) for one in value)
         else:
             text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(f",{inner}", ": "))[
