@@ -26,11 +26,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from cdp.knn.distributed import DRIVER_SHARE
 from cdp.runtime.runtime import Runtime
 
 MOST_OVERHEAD = 0.10
 _ONE_CORE, _TWO_NODES = "one core", "ray, two nodes"
 _BEFORE_AND_AFTER = ("reading", "figures and output")
+_GRAPHS = "graphs"
+# CPU time of an approximate graph grows with this power of the number of images (benchmarks/graph_growth.py).
+_GRAPH_POWER = 1.3
+# CPU time of ranges of cells, by that of threads (src/cdp/knn/distributed.py).
+_RANGES_COST = 4 / 3
 _MANY, _MACHINES, _CORES = 100_000_000, (1, 8, 100), (1, 32)
 _STORE = 4 * 10**9
 _TICKS = os.sysconf("SC_CLK_TCK")
@@ -109,14 +115,15 @@ def _label(home: Path, engine_name: str) -> dict[str, Any]:
     work = _SplitRuntime(engine)
     tasks, driver = _cpu_seconds(_WORKERS), time.process_time()
     with work.step("reading"):
-        labeled, unlabeled = read_views(home / "labeled"), read_views(home / "unlabeled")
+        labeled, unlabeled = (read_views(home / part, runtime=work) for part in ("labeled", "unlabeled"))
     labeling = label(unlabeled, ConsensusSettings.of(), labeled=[labeled], keep_scored=True, runtime=work)
     with work.step("figures and output"):
         _write(home, labeling, unlabeled, labeled, work, home)
-    driver, tasks = time.process_time() - driver, _cpu_seconds(_WORKERS) - tasks
+    driver, tasks = time.process_time() - driver - sum(work.readings), _cpu_seconds(_WORKERS) - tasks
     in_all = _cpu_seconds()
     return {
         "images": labeled.n_images + unlabeled.n_images,
+        "models": len(unlabeled),
         "labels": hashlib.sha256(labeling.labels.labels.tobytes()).hexdigest(),
         "startup": round(startup, 1),
         "startup_cpu": round(startup_cpu, 1),
@@ -157,15 +164,23 @@ class _SplitRuntime(Runtime):
 
     driver: dict[str, float] = field(default_factory=dict)
     tasks: dict[str, float] = field(default_factory=dict)
+    readings: list[float] = field(default_factory=list)
 
     @contextmanager
     def step(self, name: str) -> Iterator[None]:
         """Time a step on the clock, and on the processors of driver and tasks."""
-        tasks, driver = _cpu_seconds(_WORKERS), time.process_time()
+        tasks, driver = self.cpu_of_tasks(), time.process_time()
         with super().step(name):
             yield
         self.driver[name] = self.driver.get(name, 0.0) + time.process_time() - driver
-        self.tasks[name] = self.tasks.get(name, 0.0) + _cpu_seconds(_WORKERS) - tasks
+        self.tasks[name] = self.tasks.get(name, 0.0) + self.cpu_of_tasks() - tasks
+
+    def cpu_of_tasks(self) -> float:
+        """Read the CPU seconds of workers; what reading takes is noted, as it is none of the driver's work."""
+        start = time.process_time()
+        found = _cpu_seconds(_WORKERS)
+        self.readings.append(time.process_time() - start)
+        return found
 
 
 def show_steps(run: dict[str, Any]) -> None:
@@ -183,15 +198,39 @@ def show_steps(run: dict[str, Any]) -> None:
 
 def show_arithmetic(run: dict[str, Any]) -> None:
     """Print the hours for many images that follow from the rates: what tasks take is shared by all cores."""
-    driver, tasks = (sum(run[kind].values()) / run["images"] for kind in ("driver", "tasks"))
-    tasks += run["ray"] / run["images"]
+    growth = (_MANY / run["images"]) ** (_GRAPH_POWER - 1)
+    print(
+        f"{_MANY:,} images by these rates, driver and tasks; one machine, and how many times faster more are:"
+    )
+    ways = {
+        "constant rates": (1.0, False),
+        f"graphs take {growth:.1f} x per image": (growth, False),
+        "the same, graphs placed as cdp does": (growth, True),
+    }
     for cores in _CORES:
-        hours = [_MANY * (driver + tasks / (cores * machines)) / 3600 for machines in _MACHINES]
-        listed = ", ".join(
-            f"{number}: {one:.1f} h ({hours[0] / one:.1f} x)"
-            for number, one in zip(_MACHINES, hours, strict=True)
-        )
-        print(f"{_MANY:,} images by the same rates, machines of {cores} cores: {listed}")
+        for way, (grown, is_placed) in ways.items():
+            hours = [_hours(run, machines, cores, grown, is_placed) for machines in _MACHINES]
+            faster = ", ".join(
+                f"{number}: {hours[0] / one:.1f} x"
+                for number, one in zip(_MACHINES[1:], hours[1:], strict=True)
+            )
+            print(f"{cores:>5} cores, {way}: {hours[0]:.1f} h; {faster}")
+
+
+def _hours(run: dict[str, Any], machines: int, cores: int, growth: float, is_placed: bool) -> float:
+    """Compute the hours for many images: seconds of the driver, and those of tasks by the cores that share them.
+
+    Graphs are shared by all cores, or placed: one per machine, or by ranges of cells with the driver's part.
+    """
+    graphs = growth * run["tasks"][_GRAPHS]
+    driver = sum(run["driver"].values())
+    others = sum(run["tasks"].values()) + run["ray"] - run["tasks"][_GRAPHS]
+    shared = graphs / (cores * machines)
+    if is_placed and machines > 1:
+        per_machine = -(-run["models"] // machines) * graphs / run["models"] / cores
+        by_ranges = graphs * (DRIVER_SHARE + (1 - DRIVER_SHARE) * _RANGES_COST / (cores * machines))
+        shared = min(per_machine, by_ranges)
+    return float(_MANY / run["images"] * (driver + shared + others / (cores * machines)) / 3600)
 
 
 def _start_two_nodes() -> None:

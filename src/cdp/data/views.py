@@ -11,8 +11,10 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from cdp.blocks import spans
 from cdp.data.manifest_tables import number_identities
 from cdp.errors import InputError, StoreError
+from cdp.runtime.runtime import Runtime
 from cdp.storage.array_files import (
     file_size,
     naming,
@@ -23,8 +25,13 @@ from cdp.storage.array_files import (
     reading,
     refuse_nested,
 )
-from cdp.types import Views
-from cdp.types.arrays import AnyArray, LongArray
+from cdp.types import Embeddings, Views
+from cdp.types.arrays import AnyArray, DoubleArray, LongArray
+from cdp.types.embeddings import inverse_lengths, measured
+
+# Smaller tables are measured faster than tasks start.
+_MEASURED_IN_TASKS = 2**24
+_ROWS_PER_BLOCK = 16_384
 
 
 class _ViewsSettings(msgspec.Struct):
@@ -43,13 +50,16 @@ class _Parts:
     paths: list[str] | None = None
 
 
-def read_views(path: str | Path, *, dim: int | None = None, base: str | None = None) -> Views:
+def read_views(
+    path: str | Path, *, dim: int | None = None, base: str | None = None, runtime: Runtime | None = None
+) -> Views:
     """Return the views kept in a folder or file; docs/formats.md shows the layouts.
 
     Args:
         path: a folder (`base.npy` + `committee/`, or `features/*.bin`), or one .npz, .parquet, .npy or .bin.
         dim: length of a row of the base model; needed for raw .bin files without a list of the images.
         base: which model is the base, where none is called `base`.
+        runtime: how rows are checked and measured.
     """
     path = Path(path)
     if dim is not None and dim < 1:
@@ -63,7 +73,8 @@ def read_views(path: str | Path, *, dim: int | None = None, base: str | None = N
         parts = _read_parts(path, dim, base)
         identities = None if parts.identities is None else _number_names(parts.identities)
         with naming(path, file=path):
-            views = Views(parts.base, parts.committee, identities, parts.paths)
+            members = {name: _measure(source, runtime) for name, source in parts.committee.items()}
+            views = Views(_measure(parts.base, runtime), members, identities, parts.paths)
     if dim is not None and views.base.dimensions != dim:
         raise InputError(
             f"{path}: the base has {views.base.dimensions} dimensions; leave dim={dim} out.",
@@ -73,6 +84,22 @@ def read_views(path: str | Path, *, dim: int | None = None, base: str | None = N
             value=dim,
         )
     return views
+
+
+def _measure(source: AnyArray, runtime: Runtime | None) -> Embeddings | AnyArray:
+    """Check and measure the rows of a large table in tasks; `Embeddings` refuses wrong ones."""
+    is_large = source.ndim == 2 and source.nbytes >= _MEASURED_IN_TASKS
+    if runtime is None or not is_large or source.dtype not in (np.float16, np.float32, np.float64):
+        return source
+    try:
+        blocks = spans(len(source), _ROWS_PER_BLOCK)
+        return measured(source, np.concatenate(list(runtime.map(_measure_block, source, blocks))))
+    except InputError:
+        return source
+
+
+def _measure_block(source: AnyArray, block: tuple[int, int]) -> DoubleArray:
+    return inverse_lengths(source[slice(*block)])
 
 
 def read_view_identities(

@@ -150,6 +150,9 @@ def write_json(file: str | Path, value: Any) -> None:
     write_text(file, _as_lines(value) + "\n")
 
 
+_NESTED = {dict, list, tuple}
+
+
 def _as_lines(value: Any, margin: str = "\n") -> str:
     """Encode as `json.dumps(value, indent=2)` does; lists of numbers at once, ten times as fast."""
     inner = margin + "  "
@@ -157,7 +160,7 @@ def _as_lines(value: Any, margin: str = "\n") -> str:
         items = [f"{_as_key(key)}: {_as_lines(one, inner)}" for key, one in value.items()]
         return f"{{{inner}{f',{inner}'.join(items)}{margin}}}"
     if isinstance(value, list | tuple) and value:
-        if any(isinstance(one, dict | list | tuple) for one in value):
+        if not _NESTED.isdisjoint(map(type, value)):
             text = f",{inner}".join(_as_lines(one, inner) for one in value)
         else:
             text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(f",{inner}", ": "))[

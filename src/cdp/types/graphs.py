@@ -63,6 +63,20 @@ class KnnGraph(Artifact):
         object.__setattr__(self, "neighbors", read_only(neighbors, np.int32))
         object.__setattr__(self, "similarity", read_only(similarity, np.float32))
 
+    @classmethod
+    def unchecked(
+        cls, neighbors: AnyArray, similarity: AnyArray, method: str = "given", recall: float | None = None
+    ) -> Self:
+        """Make a graph of lists that were checked before, or that a search of this run has made."""
+        graph = object.__new__(cls)
+        vars(graph).update(
+            neighbors=read_only(neighbors, np.int32),
+            similarity=read_only(similarity, np.float32),
+            method=method,
+            recall=recall,
+        )
+        return graph
+
     @property
     def n_images(self) -> int:
         """Number of images."""
@@ -81,11 +95,7 @@ class KnnGraph(Artifact):
 
     def with_lists(self, neighbors: AnyArray, similarity: AnyArray) -> KnnGraph:
         """Return the graph with other lists, which follow from its own and are not checked again."""
-        graph = object.__new__(KnnGraph)
-        vars(graph).update(
-            vars(self), neighbors=read_only(neighbors, np.int32), similarity=read_only(similarity, np.float32)
-        )
-        return graph
+        return KnnGraph.unchecked(neighbors, similarity, self.method, self.recall)
 
     def keep_rows(self, kept: BoolArray, number: IntArray) -> KnnGraph:
         """Return the subgraph of some images; lists lose neighbors outside of it.

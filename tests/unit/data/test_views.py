@@ -10,6 +10,7 @@ import pytest
 from tests.refusals import refuses
 
 from cdp.data.views import read_identities, read_identity_names, read_view_identities, read_views
+from cdp.runtime.runtime import Runtime
 from cdp.storage.artifacts import write_card
 from cdp.types import Embeddings, Views
 
@@ -587,3 +588,18 @@ def test_identities_are_read_without_embeddings(tmp_path, identities):
     expected = read_views(tmp_path).identities
     assert (found is None) == (expected is None)
     np.testing.assert_array_equal(found, expected)
+
+
+def test_large_tables_are_measured_in_tasks(tmp_path, monkeypatch):
+    monkeypatch.setattr("cdp.data.views._MEASURED_IN_TASKS", 0)
+    monkeypatch.setattr("cdp.data.views._ROWS_PER_BLOCK", 7)
+    rows = np.random.default_rng(0).normal(size=(40, 5))
+    np.savez(tmp_path / "views.npz", base=rows, sface=rows.astype(np.float16))
+    whole, in_tasks = (read_views(tmp_path / "views.npz", runtime=runtime) for runtime in (None, Runtime()))
+    for one, other in zip(whole, in_tasks, strict=True):
+        np.testing.assert_array_equal(one.scale, other.scale)
+        np.testing.assert_array_equal(one.vectors, other.vectors)
+    rows[33] = 0
+    np.savez(tmp_path / "views.npz", base=rows)
+    with refuses("embeddings-zero-length", row=33):
+        read_views(tmp_path / "views.npz", runtime=Runtime())
