@@ -8,6 +8,7 @@ import numpy as np
 
 from cdp.blocks import spans
 from cdp.errors import InputError
+from cdp.knn.pair_similarity import sort_for_locality
 from cdp.runtime.kernels import kernel
 from cdp.runtime.runtime import Runtime
 from cdp.scoring.id_table import find_slot, make_table
@@ -90,7 +91,10 @@ def _count_shared(shared: tuple[Sequence[IntArray], int], block: tuple[int, int]
     lists, n_images = shared
     near = np.concatenate([neighbors[slice(*block)] for neighbors in lists], axis=1)
     graph_of_column = np.repeat(np.arange(len(lists)), [neighbors.shape[1] for neighbors in lists])
-    images, others, forward = _unite(near, graph_of_column, block[0], n_images, len(lists))
+    pairs, forward = _unite(near, graph_of_column, block[0], n_images, len(lists))
+    pairs, origin = sort_for_locality(pairs, n_images)
+    images, others = np.ascontiguousarray(pairs.T)
+    forward = forward[:, origin]
     backward = np.empty_like(forward)
     for neighbors, is_listed in zip(lists, backward, strict=True):
         _find_listed(neighbors, others, images, is_listed)
@@ -115,22 +119,23 @@ def _count_pairs_of_block(shared: tuple[IntArray, LongArray], block: tuple[int, 
 
 @kernel
 def _is_in(neighbors: IntArray, image: int, other: int) -> bool:
-    for column in range(neighbors.shape[1]):  # noqa: SIM110 (the compiler knows no generators)
-        if neighbors[image, column] == other:
-            return True
-    return False
+    # Without a branch the compiler compares several at once. Flags of 32 bits fill the same registers.
+    found = np.int32(0)
+    for column in range(neighbors.shape[1]):
+        found = np.int32(found | np.int32(neighbors[image, column] == other))
+    return bool(found)
 
 
 @kernel
 def _unite(
     near: IntArray, graph_of_column: LongArray, start: int, n_images: int, n_graphs: int
-) -> tuple[IntArray, IntArray, BoolArray]:
+) -> tuple[IntArray, BoolArray]:
     """List every image of a block with each of its neighbors once.
 
     Returns:
-        int32 (m,), the images; int32 (m,), their neighbors; bool (n_graphs, m), the graphs that have them.
+        int32 (m, 2), image and neighbor; bool (n_graphs, m), the graphs that have them.
     """
-    images, others = np.empty(near.size, np.int32), np.empty(near.size, np.int32)
+    pairs = np.empty((near.size, 2), np.int32)
     found = np.zeros((n_graphs, near.size), np.bool_)
     keys, place = make_table(near.shape[1])
     count = 0
@@ -143,10 +148,10 @@ def _unite(
             slot = find_slot(keys, other)
             if keys[slot] < 0:
                 keys[slot], place[slot] = other, count
-                images[count], others[count] = start + row, other
+                pairs[count, 0], pairs[count, 1] = start + row, other
                 count += 1
             found[graph_of_column[column], place[slot]] = True
-    return images[:count], others[:count], found[:, :count]
+    return pairs[:count], found[:, :count]
 
 
 @kernel
