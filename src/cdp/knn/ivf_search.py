@@ -44,7 +44,7 @@ from cdp.types import Embeddings, KnnGraph
 from cdp.types.arrays import FloatArray, IntArray, LongArray
 
 # Part of the key of cached graphs; raise it when the search finds other neighbors than before.
-APPROXIMATE_VERSION = 8
+APPROXIMATE_VERSION = 9
 # Rounds of probing end at these places among an image's nearest cells, then every 32: inverted lists of
 # queries stay small.
 _ROUND_ENDS = (1, 4, 16, 48)

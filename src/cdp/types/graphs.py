@@ -164,6 +164,13 @@ class UnfinishedLists(Artifact):
             )
 
 
+def take_pairs(ids: IntArray, kept: BoolArray) -> IntArray:
+    """Take the pairs (m, 2) that a mask keeps; both ids are moved as one 64-bit number, which is faster."""
+    keys = np.ascontiguousarray(ids, np.int32).view(np.int64).ravel()
+    taken: IntArray = keys[kept].view(np.int32).reshape(-1, 2)
+    return taken
+
+
 def _check_lists(neighbors: AnyArray, similarity: AnyArray, start: int, n_images: int) -> None:
     """Refuse lists of images from `start` on that are no neighbors."""
 
@@ -320,7 +327,7 @@ class ConsensusGraph(Artifact):
     def first_images(self, n_images: int) -> Self:
         """Keep the first images and the pairs between them."""
         kept = self.ids[:, 1] < n_images  # the second id is the larger one
-        return replace(self, ids=self.ids[kept], doubt=self.doubt[kept], n_images=n_images)
+        return replace(self, ids=take_pairs(self.ids, kept), doubt=self.doubt[kept], n_images=n_images)
 
     def __repr__(self) -> str:
         return f"ConsensusGraph: {len(self):,} accepted pairs of {self.n_images:,} images"
