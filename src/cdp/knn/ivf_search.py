@@ -31,7 +31,7 @@ import numpy as np
 
 from cdp.blocks import spans
 from cdp.knn.autotune import OperatingPoint, choose_operating_point
-from cdp.knn.cell_ranges import probe_ranges
+from cdp.knn.cell_ranges import RangeLists, probe_ranges
 from cdp.knn.exact import exact_graph, search_bytes
 from cdp.knn.ivf import cells_to_probe, order_by_cell, reorder_rows
 from cdp.knn.pair_similarity import rerank_block, rows_per_rerank
@@ -179,15 +179,18 @@ class _IvfSearch:
             context.product  # noqa: B018 (computed once, before several threads need it)
         nlist = len(self.point.centroids)
         cut = spans(nlist, _CELLS_PER_CHECKPOINT)
-        lists = TopKLists.of(self.best, self.ids)
+        lists, ranges = TopKLists.of(self.best, self.ids), None
         for start, stop in _rounds(first, last):
             part += len(cut)
             if part <= n_resumed:
                 continue
             cells = Round.of(self.cells, start, stop, nlist, self.runtime)
             if start > 0 and self.runtime.pool is not None:
-                for share in probe_ranges(context, cells, self.best, self.ids, self.runtime):
+                ranges = ranges or RangeLists(self.best, self.ids, self.runtime)
+                for share in probe_ranges(context, cells, ranges, self.runtime):
                     yield start + share * (stop - start)
+                if checkpoint.save is not None or stop == last:
+                    ranges.collect()
                 checkpoint.note(part, self.best, self.ids)
                 continue
             search = search_assigned_cells if start == 0 else probe_cells
@@ -197,6 +200,8 @@ class _IvfSearch:
                 for share in search(context, cells.cells(low, high), lists, self.runtime):
                     yield start + (low + share * (high - low)) / nlist * (stop - start)
                 checkpoint.note(number, self.best, self.ids)
+        if ranges is not None:
+            ranges.remove()
 
     def _cells_to_probe(self, nprobe: int) -> IntArray:
         return cells_to_probe(self.vectors, self.point.centroids, nprobe, runtime=self.runtime)
