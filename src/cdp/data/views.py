@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -31,7 +31,7 @@ from cdp.types.embeddings import inverse_lengths, measured
 
 # Smaller tables are measured faster than tasks start.
 _MEASURED_IN_TASKS = 2**24
-_ROWS_PER_BLOCK = 16_384
+_ROWS_PER_BLOCK = 65_536
 
 
 class _ViewsSettings(msgspec.Struct):
@@ -73,8 +73,9 @@ def read_views(
         parts = _read_parts(path, dim, base)
         identities = None if parts.identities is None else _number_names(parts.identities)
         with naming(path, file=path):
-            members = {name: _measure(source, runtime) for name, source in parts.committee.items()}
-            views = Views(_measure(parts.base, runtime), members, identities, parts.paths)
+            first, *others = _measure([parts.base, *parts.committee.values()], runtime)
+            members = dict(zip(parts.committee, others, strict=True))
+            views = Views(first, members, identities, parts.paths)
     if dim is not None and views.base.dimensions != dim:
         raise InputError(
             f"{path}: the base has {views.base.dimensions} dimensions; leave dim={dim} out.",
@@ -86,20 +87,32 @@ def read_views(
     return views
 
 
-def _measure(source: AnyArray, runtime: Runtime | None) -> Embeddings | AnyArray:
-    """Check and measure the rows of a large table in tasks; `Embeddings` refuses wrong ones."""
-    is_large = source.ndim == 2 and source.nbytes >= _MEASURED_IN_TASKS
-    if runtime is None or not is_large or source.dtype not in (np.float16, np.float32, np.float64):
-        return source
+def _measure(sources: Sequence[AnyArray], runtime: Runtime | None) -> list[Embeddings | AnyArray]:
+    """Check and measure the rows of large tables in tasks; `Embeddings` refuses wrong ones."""
+    found: list[Embeddings | AnyArray] = list(sources)
+    floats = (np.float16, np.float32, np.float64)
+    large = [
+        number
+        for number, source in enumerate(sources)
+        if source.ndim == 2 and source.nbytes >= _MEASURED_IN_TASKS and source.dtype in floats
+    ]
+    if runtime is None or not large:
+        return found
+    cut = [(number, *span) for number in large for span in spans(len(sources[number]), _ROWS_PER_BLOCK)]
+    scales: dict[int, list[DoubleArray]] = {number: [] for number in large}
     try:
-        blocks = spans(len(source), _ROWS_PER_BLOCK)
-        return measured(source, np.concatenate(list(runtime.map(_measure_block, source, blocks))))
+        for (number, *_), scale in zip(cut, runtime.map(_measure_block, sources, cut), strict=True):
+            scales[number].append(scale)
     except InputError:
-        return source
+        return found
+    for number in large:
+        found[number] = measured(sources[number], np.concatenate(scales[number]))
+    return found
 
 
-def _measure_block(source: AnyArray, block: tuple[int, int]) -> DoubleArray:
-    return inverse_lengths(source[slice(*block)])
+def _measure_block(sources: Sequence[AnyArray], block: tuple[int, int, int]) -> DoubleArray:
+    number, start, stop = block
+    return inverse_lengths(sources[number][start:stop])
 
 
 def read_view_identities(

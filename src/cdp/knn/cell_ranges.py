@@ -69,21 +69,19 @@ class RangeLists:
         self._new_path = runtime.spill.new_path
         self._folder: Path | None = None
 
-    def merge(
-        self, files: Sequence[IntArray], bounds: Sequence[Sequence[LongArray]], runtime: Runtime
-    ) -> Iterator[float]:
+    def merge(self, files: Sequence[IntArray], bounds: LongArray, runtime: Runtime) -> Iterator[float]:
         """Insert candidates into the lists, in tasks, and yield the share done.
 
         Args:
             files: of candidates.
-            bounds: for every range of images, where its candidates are in each file.
+            bounds: int64 (files, ranges + 1), where the candidates of each range start in every file.
             runtime: workers.
         """
         written = self._new_path().absolute()
         written.mkdir()
         blocks = (
-            (start, self._find(start, stop), written / f"{start}.npy", of_files)
-            for (start, stop), of_files in zip(self.ranges, bounds, strict=True)
+            (start, self._find(start, stop), written / f"{start}.npy", bounds[:, number : number + 2].copy())
+            for number, (start, stop) in enumerate(self.ranges)
         )
         merged = runtime.map(_merge_images, files, blocks)
         for done, ((start, stop), thresholds) in enumerate(zip(self.ranges, merged, strict=True), 1):
@@ -133,10 +131,8 @@ def probe_ranges(
         # Mapped for reading, so that other processes get their names.
         written = [at for at, of_range in enumerate(bounds) if of_range[-1]]
         files = [np.load(_file(folder, owned[at]), mmap_mode="r") for at in written]
-        of_images = [
-            [bounds[at][number : number + 2] for at in written] for number in range(len(lists.ranges))
-        ]
-        for share in lists.merge(files, of_images, runtime):
+        table = np.array([bounds[at] for at in written], np.int64).reshape(-1, len(lists.ranges) + 1)
+        for share in lists.merge(files, table, runtime):
             yield _SEARCH_SHARE + (1 - _SEARCH_SHARE) * share
         del files
     finally:
@@ -155,13 +151,13 @@ def _search_cells(search: _Search, owned: tuple[int, int]) -> LongArray:
 
 def _merge_images(
     files: Sequence[IntArray],
-    block: tuple[int, Path | tuple[FloatArray, IntArray], Path, Sequence[LongArray]],
+    block: tuple[int, Path | tuple[FloatArray, IntArray], Path, LongArray],
 ) -> FloatArray:
     """Insert the candidates of a range of images into their lists, write these, return their thresholds."""
     start, source, target, bounds = block
     best, ids = _read_lists(source) if isinstance(source, Path) else source
     lists = TopKLists.of(np.array(best, order="C"), np.array(ids, order="C"))
-    for candidates, (low, high) in zip(files, bounds, strict=True):
+    for candidates, (low, high) in zip(files, bounds.tolist(), strict=True):
         if low < high:
             some = np.array(candidates[low:high].T, order="C")  # a copy, also of a single one
             some[0] -= start

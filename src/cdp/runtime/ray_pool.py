@@ -24,7 +24,7 @@ from cdp.runtime.parallel import Item, Result, Shared, count_threads, on_one_thr
 # What a task costs in addition to its blocks, some milliseconds, must not matter, and little be lost with a
 # worker.
 _SECONDS_PER_TASK = 1.0
-_FASTEST_GROWTH = 4
+_FASTEST_GROWTH = 16
 # A task is tried again where its worker or node was lost; one that kills whatever runs it must end.
 _RETRIES = 5
 _TASKS_PER_PLACE = 2

@@ -17,7 +17,7 @@ from cdp.types import PAPER_INPUTS, KnnGraph, Opinions, Pairs, Views, column_nam
 from cdp.types.arrays import BoolArray, FloatArray, IntArray
 from cdp.types.opinions import check_inputs
 
-_ROWS_PER_BLOCK = 8192
+_ROWS_PER_BLOCK = 65_536
 
 
 def relationship(ids: IntArray, committee: Sequence[KnnGraph]) -> BoolArray:

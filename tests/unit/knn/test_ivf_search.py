@@ -251,7 +251,7 @@ def test_a_range_with_a_single_candidate_is_merged_from_a_file_that_cannot_be_wr
     best, ids = _lists(3)
     candidates = np.array([[11, 4, np.float32(0.5).view(np.int32)]], np.int32)
     candidates.flags.writeable = False
-    bounds = [np.array([0, 1])]
+    bounds = np.array([[0, 1]])
     thresholds = cell_ranges._merge_images([candidates], (10, (best, ids), tmp_path / "10.npy", bounds))
     similarity, others = cell_ranges._read_lists(tmp_path / "10.npy")
     np.testing.assert_array_equal(thresholds, similarity[:, -1])
