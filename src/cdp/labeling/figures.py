@@ -50,7 +50,7 @@ def measure_labeling(
         runtime: how it runs.
     """
     counted = _identities_to_count(labeling, views)
-    graphs = whole_graphs(labeling)
+    graphs = whole_graphs(labeling.graphs)
     identities = np.full(views.n_images, -1, np.int64) if views.identities is None else views.identities
     shown = list(views.names) if names is None else names
     edges = count_same_edges(graphs, identities, runtime).tolist()
@@ -111,7 +111,8 @@ def _identities_to_count(labeling: Labeling, views: Views) -> LongArray:
 def _pairs(labeling: Labeling, counted: LongArray, runtime: Runtime | None) -> PairScores | None:
     if not (counted >= 0).any():
         return None
-    candidates = count_same_pairs(labeling.candidates, counted, runtime)
+    (graph,) = whole_graphs(labeling.candidate_lists)
+    candidates = count_same_pairs(graph, counted, runtime)
     return score_pairs(count_pairs(labeling.accepted.ids, counted), candidates)
 
 

@@ -66,13 +66,15 @@ def keep_first(whole: Labeling, n_images: int, runtime: Runtime) -> Labeling:
     """Keep the first images of a labeling; an image that is left alone in its group is discarded."""
     labels = first_rows(whole.labels, n_images)
     soft = whole.soft_labels
+    cut = partial(first_lists, n_images=n_images, runtime=runtime)
     return replace(
         whole,
         labels=labels,
         accepted=_first_pairs(whole.accepted, n_images, runtime),
         scored=_first_pairs(whole.scored, n_images, runtime),
         soft_labels=None if soft is None else _first_soft_rows(soft, whole.labels, labels),
-        graphs=FirstLists(whole.graphs, partial(first_lists, n_images=n_images, runtime=runtime)),
+        graphs=FirstLists(whole.graphs, cut),
+        candidate_lists=FirstLists(whole.candidate_lists, cut),
         validation=whole.validation[:n_images],
     )
 

@@ -54,8 +54,8 @@ class Labeling:
         scored: all pairs that count when groups are made, accepted or not.
         soft_labels: float32 (n, C) sparse, or None if not asked for.
         graphs: k-NN graphs by model, base first.
-        candidates: the graph whose edges are the candidate pairs: the base's, or that of all models fused;
-            joined images, which follow the others, are still in its lists.
+        candidate_lists: the graph whose edges are the candidate pairs, as the only one: the base's, or that of
+            all models fused.
         mediator: the paper's, if it scored the pairs.
         tuning: how the threshold was chosen on labeled identities; None if it was not.
         estimate: how the threshold was estimated without labels; None if it was not.
@@ -78,7 +78,7 @@ class Labeling:
     scored: ConsensusGraph
     soft_labels: sparse.csr_array | None
     graphs: Mapping[str, KnnGraph]
-    candidates: KnnGraph
+    candidate_lists: Mapping[str, KnnGraph]
     mediator: Mediator | None
     tuning: Tuning | None
     estimate: ThresholdEstimate | None
@@ -92,8 +92,12 @@ class Labeling:
     joined: Views | None = None
     share: float = 1.0
 
+    @property
+    def candidates(self) -> KnnGraph:
+        """The graph whose edges are the candidate pairs."""
+        return next(iter(self.candidate_lists.values()))
 
-def whole_graphs(labeling: Labeling) -> list[KnnGraph]:
-    """Return the graphs of a labeling, with lists of all images: joined ones follow the others."""
-    graphs = labeling.graphs
+
+def whole_graphs(graphs: Mapping[str, KnnGraph]) -> list[KnnGraph]:
+    """Return graphs with the lists of all images: joined ones follow the others."""
     return list((graphs.whole if isinstance(graphs, FirstLists) else graphs).values())
