@@ -54,8 +54,8 @@ class Labeling:
         scored: all pairs that count when groups are made, accepted or not.
         soft_labels: float32 (n, C) sparse, or None if not asked for.
         graphs: k-NN graphs by model, base first.
-        candidate_lists: the graph whose edges are the candidate pairs, as the only one: the base's, or that of
-            all models fused.
+        candidate_lists: only the graph whose edges are the candidate pairs: the base's, or that of all models
+            fused.
         mediator: the paper's, if it scored the pairs.
         tuning: how the threshold was chosen on labeled identities; None if it was not.
         estimate: how the threshold was estimated without labels; None if it was not.
