@@ -19,7 +19,14 @@ import numpy as np
 
 from cdp.blocks import spans
 from cdp.knn.ivf import inverted_lists
-from cdp.knn.probe import Round, SearchContext, TopKLists, find_all_candidates
+from cdp.knn.probe import (
+    Round,
+    SearchContext,
+    TopKLists,
+    as_slice,
+    find_all_candidates,
+    search_assigned,
+)
 from cdp.runtime.runtime import Runtime
 from cdp.storage.files import partial_beside
 from cdp.types.arrays import FloatArray, IntArray, LongArray
@@ -137,6 +144,33 @@ def probe_ranges(
         del files
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def search_assigned_ranges(
+    context: SearchContext, cells: Round, best: FloatArray, ids: IntArray, runtime: Runtime
+) -> Iterator[float]:
+    """Fill the empty lists with the top-k of every image's assigned cell; yield the share done."""
+    nlist = len(cells.assigned_bounds) - 1
+    owned = spans(nlist, max(_FEWEST_CELLS, -(-nlist // _MOST_RANGES)))
+    found = runtime.map(_search_assigned_range, (context, cells, best.shape[1]), owned)
+    for done, ((low, high), lists) in enumerate(zip(owned, found, strict=True), 1):
+        images = cells.assigned[cells.assigned_bounds[low] : cells.assigned_bounds[high]]
+        # Ids ascend inside a cell; where images are numbered cell by cell, they do so in all of them.
+        rows = as_slice(images) if (np.diff(images) > 0).all() else images
+        best[rows], ids[rows] = lists
+        yield done / len(owned)
+
+
+def _search_assigned_range(
+    shared: tuple[SearchContext, Round, int], owned: tuple[int, int]
+) -> tuple[FloatArray, IntArray]:
+    """Return the lists of the images of a range of cells, cell by cell."""
+    context, cells, keep = shared
+    best, ids = [np.empty((0, keep), np.float32)], [np.empty((0, keep), np.int32)]
+    for _, similarity, others in search_assigned((context, keep), cells.cells(*owned)):
+        best.append(similarity)
+        ids.append(others)
+    return np.concatenate(best), np.concatenate(ids)
 
 
 def _search_cells(search: _Search, owned: tuple[int, int]) -> LongArray:

@@ -31,7 +31,7 @@ import numpy as np
 
 from cdp.blocks import spans
 from cdp.knn.autotune import OperatingPoint, choose_operating_point
-from cdp.knn.cell_ranges import RangeLists, probe_ranges
+from cdp.knn.cell_ranges import RangeLists, probe_ranges, search_assigned_ranges
 from cdp.knn.exact import exact_graph, search_bytes
 from cdp.knn.ivf import cells_to_probe, order_by_cell, reorder_rows
 from cdp.knn.pair_similarity import rerank_block, rows_per_rerank
@@ -185,11 +185,15 @@ class _IvfSearch:
             if part <= n_resumed:
                 continue
             cells = Round.of(self.cells, start, stop, nlist, self.runtime)
-            if start > 0 and self.runtime.pool is not None:
-                ranges = ranges or RangeLists(self.best, self.ids, self.runtime)
-                for share in probe_ranges(context, cells, ranges, self.runtime):
+            if self.runtime.pool is not None:
+                if start == 0:
+                    shares = search_assigned_ranges(context, cells, self.best, self.ids, self.runtime)
+                else:
+                    ranges = ranges or RangeLists(self.best, self.ids, self.runtime)
+                    shares = probe_ranges(context, cells, ranges, self.runtime)
+                for share in shares:
                     yield start + share * (stop - start)
-                if checkpoint.save is not None or stop == last:
+                if ranges is not None and (checkpoint.save is not None or stop == last):
                     ranges.collect()
                 checkpoint.note(part, self.best, self.ids)
                 continue

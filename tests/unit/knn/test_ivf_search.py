@@ -9,7 +9,7 @@ import pytest
 import reference
 from cdp.knn import autotune, cell_ranges, ivf, ivf_search, kmeans, pca, probe, search
 from cdp.knn.autotune import OperatingPoint, choose_operating_point
-from cdp.knn.cell_ranges import RangeLists, probe_ranges
+from cdp.knn.cell_ranges import RangeLists, probe_ranges, search_assigned_ranges
 from cdp.knn.exact import exact_graph
 from cdp.knn.ivf import cells_to_probe, inverted_lists
 from cdp.knn.ivf_search import _rounds, approximate_graph
@@ -214,7 +214,9 @@ def test_ranges_of_cells_and_images_give_the_lists_of_threads(monkeypatch, tmp_p
         ranges = None
         for first, last in ((0, 1), (1, 2), (2, 4)):
             given, lists = Round.of(cells, first, last, 9, runtime), TopKLists.of(best, ids)
-            if first == 0:
+            if first == 0 and probes is probe_ranges:
+                shares = search_assigned_ranges(context, given, best, ids, runtime)
+            elif first == 0:
                 shares = search_assigned_cells(context, given.cells(0, 9), lists, runtime)
             elif probes is probe_cells:
                 shares = probe_cells(context, given.cells(0, 9), lists, runtime)
