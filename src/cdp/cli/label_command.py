@@ -311,15 +311,15 @@ class Files:
         )  # fmt: skip
         return [one for one in given if one is not None]
 
-    def read(self) -> tuple[Views, Views | None, Views | None]:
+    def read(self, runtime: Runtime) -> tuple[Views, Views | None, Views | None]:
         """Unlabeled, labeled and validation part, seen by the same models."""
         from cdp.data.views import read_views
         from cdp.labeling.view_checks import check_same_models
 
-        unlabeled = read_views(self.unlabeled, **self.how)
+        unlabeled = read_views(self.unlabeled, **self.how, runtime=runtime)
         others = []
         for path in (self.labeled, self.validation):
-            part = None if path is None else read_views(path, **self.how)
+            part = None if path is None else read_views(path, **self.how, runtime=runtime)
             if part is not None:
                 check_same_models({path: part, self.unlabeled: unlabeled})
             others.append(part)
@@ -384,7 +384,7 @@ def label_embeddings(files: Files, how: Labeling, runtime: Runtime) -> None:
         )
     # Opened first: that the output cannot be written must not be found out after an hour of work.
     with writing_folder(how.out, force=how.force, kind=KIND, inputs=[*files.inputs, how.cache]) as folder:
-        unlabeled, labeled, validation = files.read()
+        unlabeled, labeled, validation = files.read(runtime)
         # Of every image half of its pairs at least are written: two rows, and how similar they are.
         check_room(folder, 6 * unlabeled.n_images * how.settings.k, "the scored pairs")
         people, known = files.said(unlabeled)

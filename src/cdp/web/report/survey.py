@@ -49,11 +49,13 @@ class Survey:
 
     def split_identities(self) -> list[tuple[int, LongArray]]:
         """List (identity, groups) of identities split over several groups, most groups first."""
+        known = np.flatnonzero(self.majority >= 0)
+        _, person, count = np.unique(self.majority[known], return_inverse=True, return_counts=True)
+        split = known[count[person] > 1]
         groups_of: dict[int, list[int]] = {}
-        for group, identity in enumerate(self.majority.tolist()):
-            if identity >= 0:
-                groups_of.setdefault(identity, []).append(group)
-        several = [(who, np.array(groups, np.int64)) for who, groups in groups_of.items() if len(groups) > 1]
+        for group, identity in zip(split.tolist(), self.majority[split].tolist(), strict=True):
+            groups_of.setdefault(identity, []).append(group)
+        several = [(who, np.array(groups, np.int64)) for who, groups in groups_of.items()]
         several.sort(key=lambda entry: (-len(entry[1]), -int(self.sizes[entry[1]].sum()), entry[0]))
         return [(who, groups[np.argsort(-self.sizes[groups], kind="stable")]) for who, groups in several]
 
