@@ -38,7 +38,7 @@ _GRAPHS = "graphs"
 # CPU time of an approximate graph grows with this power of the number of images (benchmarks/graph_growth.py).
 _GRAPH_POWER = 1.3
 # CPU time of ranges of cells, by that of threads (src/cdp/knn/distributed.py).
-_RANGES_COST = 4 / 3
+_RANGES_COST = 1.2
 _MANY, _MACHINES, _CORES = 100_000_000, (1, 8, 100), (1, 32)
 _STORE = 4 * 10**9
 _TICKS = os.sysconf("SC_CLK_TCK")
