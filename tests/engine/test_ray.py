@@ -12,7 +12,6 @@ import time
 import warnings
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -25,7 +24,7 @@ from cdp.grouping.average_linkage import agglomerate
 from cdp.grouping.components import find_components
 from cdp.grouping.propagation import propagate
 from cdp.knn import cell_ranges, search
-from cdp.knn.distributed import count_on_machines, find_machines
+from cdp.knn.distributed import find_machines
 from cdp.knn.exact import extend_graph
 from cdp.knn.model_graphs import find_graphs
 from cdp.knn.search import knn_graph, knn_graphs
@@ -301,21 +300,6 @@ def test_graphs_go_to_the_machines_that_are_done_first(cluster, monkeypatch, cor
     assert find_machines(None, n_graphs) is None
 
 
-@pytest.mark.parametrize(
-    ("cores", "each", "n_graphs", "count"),
-    [
-        ([1, 1], 1, 5, 4),  # both machines search the fifth
-        ([1, 1], 1, 4, 4),
-        ([1] * 4, 1, 6, 4),
-        ([1] * 8, 1, 5, 5),
-        ([32] * 4, 32, 5, 5),  # the driver would take longer
-        ([8, 8, 1], 8, 3, 3),
-    ],
-)
-def test_the_last_graphs_go_to_all_machines_where_that_is_faster(cores, each, n_graphs, count):
-    assert count_on_machines(SimpleNamespace(machines=cores, cores=each), n_graphs) == count
-
-
 @pytest.mark.parametrize("keeps", [True, False])
 def test_graphs_of_several_models_are_searched_on_a_machine_each(
     cluster, crowded_views, tmp_path, monkeypatch, keeps
@@ -352,7 +336,7 @@ def test_blocks_of_one_approximate_graph_go_to_all_machines(cluster, crowded_vie
 
 def test_a_low_recall_that_another_machine_reached_is_said_here(monkeypatch):
     graph = KnnGraph(np.array([[1], [0]]), np.ones((2, 1), np.float32), "approximate", 0.7)
-    monkeypatch.setattr(search, "_on_machines", lambda *_, **__: (iter([graph]), 1))
+    monkeypatch.setattr(search, "_on_machines", lambda *_, **__: iter([graph]))
     models = [Embeddings(np.eye(2))]
     with pytest.warns(
         UserWarning, match="^k-NN graph base: the approximate search found 70.0% of the nearest"

@@ -81,17 +81,6 @@ def find_machines(pool: RayPool | None, n_graphs: int) -> RayPool | None:
     return replace(pool, cores=per_machine) if seconds <= _WORTH_IT * by_ranges else None
 
 
-def count_on_machines(machines: RayPool, n_graphs: int) -> int:
-    """Count the graphs that get a machine each; all machines search each of the last ones, if that is faster.
-
-    Else most machines would wait for the last round: two of them for the fifth of five graphs.
-    """
-    cores = [count for count in machines.machines if count]
-    rest = n_graphs % sum(count >= machines.cores for count in cores)
-    by_ranges = rest * (DRIVER_SHARE + (1 - DRIVER_SHARE) / sum(cores))
-    return n_graphs - rest if _WORTH_IT * by_ranges < 1 / machines.cores else n_graphs
-
-
 def make_options(
     machines: RayPool,
     runtime: Runtime,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator, Sequence
-from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -102,14 +101,15 @@ def each_knn_graph(
     steps = [f"k-NN graph {name}" for name in names] if names else ["k-NN graph"] * len(models)
     keys = keys or [""] * len(models)
     about: dict[str, Any] = {"recall": recall, "seed": seed, "identities": identities}
-    found, n_found = _on_machines(models, keys, runtime, k=k, method=method, **about)
-    others = (
-        exact_graph(embeddings, k, runtime=runtime, step=step, key=key)
-        if choose_method(method, embeddings.n_images) == "exact"
-        else approximate_graph(embeddings, k, runtime=runtime, step=step, key=key, **about)
-        for embeddings, step, key in zip(models[n_found:], steps[n_found:], keys[n_found:], strict=True)
-    )
-    for step, graph in zip(steps, chain(found, others), strict=True):
+    graphs = _on_machines(models, keys, runtime, k=k, method=method, **about)
+    if graphs is None:
+        graphs = (
+            exact_graph(embeddings, k, runtime=runtime, step=step, key=key)
+            if choose_method(method, embeddings.n_images) == "exact"
+            else approximate_graph(embeddings, k, runtime=runtime, step=step, key=key, **about)
+            for embeddings, step, key in zip(models, steps, keys, strict=True)
+        )
+    for step, graph in zip(steps, graphs, strict=True):
         if identities is None and graph.recall is not None:
             warn_of_recall(step, graph.recall, recall)
         yield graph
@@ -118,26 +118,18 @@ def each_knn_graph(
 
 def _on_machines(
     models: Sequence[Embeddings], keys: Sequence[str], runtime: Runtime, *, method: str, **about: Any
-) -> tuple[Iterator[KnnGraph], int]:
-    """Search the first graphs on a machine each, and count them; none where that is not faster."""
+) -> Iterator[KnnGraph] | None:
+    """Search each graph on one machine of the cluster; None where that is not faster."""
     if runtime.pool is None:
-        return iter(()), 0
-    from cdp.knn.distributed import (
-        count_on_machines,
-        find_machines,
-        make_options,
-        make_tasks,
-        search_on_machines,
-    )
+        return None
+    from cdp.knn.distributed import find_machines, make_options, make_tasks, search_on_machines
 
     n_approximate = sum(choose_method(method, one.n_images) == "approximate" for one in models)
     machines = find_machines(runtime.pool, n_approximate)
     if machines is None:
-        return iter(()), 0
-    count = count_on_machines(machines, len(models))
+        return None
     options = make_options(machines, runtime, method=method, **about)
-    tasks = make_tasks(models[:count], keys[:count], runtime)
-    return search_on_machines(machines, options, tasks, runtime), count
+    return search_on_machines(machines, options, make_tasks(models, keys, runtime), runtime)
 
 
 def warn_of_recall(step: str, reached: float, asked: float, among: str = "the nearest neighbors") -> None:
