@@ -38,7 +38,7 @@ _GRAPHS = "graphs"
 # CPU time of an approximate graph grows with this power of the number of images (benchmarks/graph_growth.py).
 _GRAPH_POWER = 1.3
 # CPU time of ranges of cells, by that of threads (src/cdp/knn/distributed.py).
-_RANGES_COST = 4 / 3
+_RANGES_COST = 1.2
 _MANY, _MACHINES, _CORES = 100_000_000, (1, 8, 100), (1, 32)
 _STORE = 4 * 10**9
 _TICKS = os.sysconf("SC_CLK_TCK")
@@ -76,7 +76,7 @@ def compare(n_images: int, dimensions: int, members: int) -> dict[str, object]:
         f"two nodes to threads, CPU time beyond start-up: {overhead:+.1%} (mark: at most {MOST_OVERHEAD:.0%})"
     )
     print(f"two nodes to one core, on the clock: {clock:.2f} (mark: at most 0.6)")
-    show_arithmetic(runs[_TWO_NODES])
+    show_arithmetic(runs[_TWO_NODES], per_image)
     return {**runs, _HALF: few, "overhead": overhead, "clock": clock, "same": same, "driver": per_image}
 
 
@@ -218,8 +218,11 @@ def show_driver(run: dict[str, Any], few: dict[str, Any]) -> float:
     return round(1e6 * per_image, 2)
 
 
-def show_arithmetic(run: dict[str, Any]) -> None:
-    """Print the hours for many images that follow from the rates: what tasks take is shared by all cores."""
+def show_arithmetic(run: dict[str, Any], driver: float) -> None:
+    """Print the hours for many images that follow from the rates: what tasks take is shared by all cores.
+
+    `driver` is what the driver takes per image, in microseconds.
+    """
     growth = (_MANY / run["images"]) ** (_GRAPH_POWER - 1)
     print(
         f"{_MANY:,} images by these rates, driver and tasks; one machine, and how many times faster more are:"
@@ -231,7 +234,7 @@ def show_arithmetic(run: dict[str, Any]) -> None:
     }
     for cores in _CORES:
         for way, (grown, is_placed) in ways.items():
-            hours = [_hours(run, machines, cores, grown, is_placed) for machines in _MACHINES]
+            hours = [_hours(run, driver, machines, cores, grown, is_placed) for machines in _MACHINES]
             faster = ", ".join(
                 f"{number}: {hours[0] / one:.1f} x"
                 for number, one in zip(_MACHINES[1:], hours[1:], strict=True)
@@ -239,20 +242,22 @@ def show_arithmetic(run: dict[str, Any]) -> None:
             print(f"{cores:>5} cores, {way}: {hours[0]:.1f} h; {faster}")
 
 
-def _hours(run: dict[str, Any], machines: int, cores: int, growth: float, is_placed: bool) -> float:
+def _hours(
+    run: dict[str, Any], driver: float, machines: int, cores: int, growth: float, is_placed: bool
+) -> float:
     """Compute the hours for many images: seconds of the driver, and those of tasks by the cores that share them.
 
     Graphs are shared by all cores, or placed: one per machine, or by ranges of cells with the driver's part.
     """
     graphs = growth * run["tasks"][_GRAPHS]
-    driver = sum(run["driver"].values())
     others = sum(run["tasks"].values()) + run["ray"] - run["tasks"][_GRAPHS]
     shared = graphs / (cores * machines)
     if is_placed and machines > 1:
         per_machine = -(-run["models"] // machines) * graphs / run["models"] / cores
         by_ranges = graphs * (DRIVER_SHARE + (1 - DRIVER_SHARE) * _RANGES_COST / (cores * machines))
         shared = min(per_machine, by_ranges)
-    return float(_MANY / run["images"] * (driver + shared + others / (cores * machines)) / 3600)
+    tasks = (shared + others / (cores * machines)) / run["images"]
+    return float(_MANY * (1e-6 * driver + tasks) / 3600)
 
 
 def _start_two_nodes() -> None:

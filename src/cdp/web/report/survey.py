@@ -89,10 +89,12 @@ def majorities(found: LongArray, truth: LongArray, n_groups: int) -> LongArray:
     """Return every group's most frequent known identity, the smallest of equals; -1 if unknown."""
     majority = np.full(n_groups, -1, np.int64)
     both = (found >= 0) & (truth >= 0)
-    cells, counts = np.unique(np.stack([found[both], truth[both]]), axis=1, return_counts=True)
+    names, person = np.unique(truth[both], return_inverse=True)
+    cells, counts = np.unique(found[both] * max(1, len(names)) + person, return_counts=True)
+    group, person = np.divmod(cells, max(1, len(names)))
     # The last write wins: cells in ascending count, and among equals the smaller identity last.
-    order = np.lexsort((-cells[1], counts))
-    majority[cells[0][order]] = cells[1][order]
+    order = np.lexsort((-person, counts))
+    majority[group[order]] = names[person[order]]
     return majority
 
 
