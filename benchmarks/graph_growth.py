@@ -4,7 +4,8 @@ The last line says with which power of the number of images CPU time grows from 
 
     python -m benchmarks.graph_growth 300000 1000000 3000000 --folder /large/disk
 
-Structured made-up embeddings of 256 dimensions, k = 20, recall 0.97, one thread.
+Structured made-up embeddings of 256 dimensions, k = 20, recall 0.97, one thread. The memory limit leaves lists in memory: otherwise the CPU time of
+large sizes is that of temporary files.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ def measure(*, quick: bool) -> dict[str, Any]:
     }
 
 
-def measure_size(n_images: int, folder: Path) -> dict[str, Any]:
+def measure_size(n_images: int, folder: Path, memory_budget: str = "10GB") -> dict[str, Any]:
     """Search the graph of so many images."""
     with tempfile.TemporaryDirectory(prefix="cdp-growth-", dir=folder) as home:
         write_made_up_views(Path(home), n_images, n_models=1, structured=True, labeled=0.01)
@@ -51,7 +52,10 @@ def measure_size(n_images: int, folder: Path) -> dict[str, Any]:
         begun = time.process_time()
         with mock.patch.object(ivf_search, "choose_operating_point", note):
             graph = ivf_search.approximate_graph(
-                embeddings, 20, 0.97, runtime=Runtime.of(threads=1, folder=folder)
+                embeddings,
+                20,
+                0.97,
+                runtime=Runtime.of(threads=1, folder=folder, memory_budget=memory_budget),
             )
         spent = time.process_time() - begun
     (point,) = points
@@ -72,8 +76,9 @@ def main() -> None:
     )
     parser.add_argument("n_images", type=int, nargs="+")
     parser.add_argument("--folder", type=Path, default=Path(tempfile.gettempdir()))
+    parser.add_argument("--memory-budget", default="10GB")
     given = parser.parse_args()
-    measured = [measure_size(n_images, given.folder) for n_images in given.n_images]
+    measured = [measure_size(n_images, given.folder, given.memory_budget) for n_images in given.n_images]
     if len(measured) > 1:
         steps = [*pairwise(measured), (measured[0], measured[-1])]
         print("power:", ", ".join(f"{power(*step):.2f}" for step in steps))
