@@ -24,6 +24,9 @@ that no false merge is expected. Groups, and with them
 z, q and E, are found in a few rounds. These begin with mutual nearest neighbors, which are right for
 identities of few images. Where that finds nothing, as among identities that are most of the images, rounds
 begin with the groups above the widest gap between two merges; hardly any merge that they find may be false.
+
+Merges do not end before a clear gap: one that doubles the distance between groups, after at least half of the
+images were merged. A few well-separated identities say little about impostors, and need not.
 """
 
 from __future__ import annotations
@@ -54,6 +57,9 @@ _LOWEST = 4.0
 
 _HARDLY_FALSE = 0.02
 """Expected share of false merges up to which groups are clear."""
+
+_CLEAR_RATIO = 2.0
+"""A gap after which distances are so many times as large is clear, whatever impostors are like."""
 
 _LOWER = (0.05, 0.25)
 _LOWER_NORMAL = (-1.6449, -0.6745)
@@ -144,6 +150,9 @@ def find_merge_threshold(images: LinkedImages, seed: int = 0) -> MergeThreshold 
     drawn = np.random.default_rng([seed, 11]).permutation(images.n_images)[:_MOST_DRAWN]
     random = _Sample.of(images, np.sort(drawn))
     found = _rounds(images, tree, random, images.first, seed)
+    clear = tree.clear_gap(images.top)
+    if clear is not None and (found is None or found.at < clear):
+        return _merge_threshold(tree, _null_between(images, random, tree.cut(clear), seed), clear)
     if found is not None:
         return found
     found = _rounds(images, tree, random, tree.cut(int(tree.gap.argmax())), seed)
@@ -223,6 +232,12 @@ class _Tree:
         gap = last - np.append(first[1:], min(images.lowest, last[-1]))
         return cls(merges, stop, first, last, weight, n_pairs, gap, groups[start], n_images)
 
+    def clear_gap(self, top: float) -> int | None:
+        """The last step after which distances double, if it merges at least half of the images."""
+        distance = top - self.height
+        is_clear = (distance + self.gap >= _CLEAR_RATIO * distance) & (self.stop >= self.n_images / 2)
+        return int(np.flatnonzero(is_clear)[-1]) if is_clear.any() else None
+
     def cut(self, at: int) -> LongArray:
         """The group of every image after step `at`; -1 = before the first."""
         group = np.arange(self.n_images, dtype=np.int32)
@@ -249,11 +264,9 @@ def _rounds(
     seen: set[int] = set()
     found = None
     for number in range(_ROUNDS):
-        between = _pairs_between(random.similarity, groups[random.rows])
-        inside = _sample_groups(images, groups, seed)
-        scale = _Scale.of(between, images.top)
-        null = _Null.fitted(scale, between, inside.similarity, groups[inside.rows])
-        at, found = _cut(tree, null)
+        null = _null_between(images, random, groups, seed)
+        at = _last_trusted(tree, null)
+        found = None if at < 0 else _merge_threshold(tree, null, at)
         groups = tree.cut(at)
         if number and at in seen:
             break
@@ -401,34 +414,48 @@ def _upper_spread(values: AnyArray) -> float:
     return float(np.sqrt((above[above > 0] ** 2).mean())) if (above > 0).any() else 0.0
 
 
-def _cut(tree: _Tree, null: _Null) -> tuple[int, MergeThreshold | None]:
-    """The last step to trust, -1 = none, and the threshold below it."""
+def _null_between(images: LinkedImages, random: _Sample, groups: LongArray, seed: int) -> _Null:
+    """The distribution of impostors, by the pairs between groups."""
+    between = _pairs_between(random.similarity, groups[random.rows])
+    inside = _sample_groups(images, groups, seed)
+    return _Null.fitted(_Scale.of(between, images.top), between, inside.similarity, groups[inside.rows])
+
+
+def _false_merges(tree: _Tree, null: _Null, worth: DoubleArray) -> DoubleArray:
+    """Expected false merges of every step, each worth something by the sizes of its groups."""
     z = null.scale.z(tree.height)
     inverse = (1 / _TYPICAL[:, None] + 1 / _TYPICAL[None, :]) / 2
     spreads = np.sqrt(null.between + (1 - null.between) * inverse)
-    above = null.share_above(z[:, None, None] / spreads)
-    above = np.maximum.accumulate(above, axis=0)
+    above = np.maximum.accumulate(null.share_above(z[:, None, None] / spreads), axis=0)
     more = np.diff(above, axis=0, prepend=np.zeros_like(above[:1]))
     pairs = tree.groups[:, :, None] * tree.groups[:, None, :] / 2
     diagonal = np.arange(len(_TYPICAL))
     pairs[:, diagonal, diagonal] -= tree.groups / 2
-    false = (np.maximum(pairs, 0) * more * _TYPICAL_WEIGHT).sum(axis=(1, 2))
-    after = null.scale.z(tree.height - tree.gap)
+    false: DoubleArray = (np.maximum(pairs, 0) * more * worth).sum(axis=(1, 2))
+    return false
+
+
+def _last_trusted(tree: _Tree, null: _Null) -> int:
+    """The last step to trust; -1 = none."""
+    z, after = null.scale.z(tree.height), null.scale.z(tree.height - tree.gap)
     sure = null.z_of(_SURE_FALSE / (tree.n_images * (tree.n_images - 1) / 2))
     gap = np.minimum(z, sure) - np.minimum(after, sure)
     following = np.maximum(1.0, _GAP_PER_WEIGHT * np.append(tree.weight[1:], 0.0))
-    plain = np.cumsum(tree.weight - false / _FALSE_SHARE)
+    plain = np.cumsum(tree.weight - _false_merges(tree, null, _TYPICAL_WEIGHT) / _FALSE_SHARE)
     gain = plain + _GAP * gap * following
     gain[(z < _LOWEST) | (plain <= 0)] = -np.inf
     at = int(gain.argmax())
-    if not gain[at] > 0:
-        return -1, None
-    n_pairs = _TYPICAL[:, None] * _TYPICAL[None, :]
-    false_pairs = (np.maximum(pairs, 0) * more * n_pairs).sum(axis=(1, 2))
-    wrong = np.cumsum(false_pairs) / np.cumsum(tree.n_pairs)
+    return at if gain[at] > 0 else -1
+
+
+def _merge_threshold(tree: _Tree, null: _Null, at: int) -> MergeThreshold:
+    """The threshold below step `at`, and what to expect of it."""
+    false = _false_merges(tree, null, _TYPICAL_WEIGHT)
+    wrong = np.cumsum(_false_merges(tree, null, _TYPICAL_PAIRS)) / np.cumsum(tree.n_pairs)
     # In the middle of the gap: what is added later may be a little less similar, or a little more.
-    threshold = null.scale.similarity(float((z[at] + after[at]) / 2))
-    return at, MergeThreshold(
+    ends = null.scale.z(np.array([tree.height[at], tree.height[at] - tree.gap[at]]))
+    threshold = null.scale.similarity(float(ends.mean()))
+    return MergeThreshold(
         threshold=threshold,
         softness=_softness(tree, false, threshold, null.scale.spread),
         heights=tree.height,
@@ -457,4 +484,5 @@ def _softness(tree: _Tree, false: DoubleArray, threshold: float, spread: float) 
     return Softness(fit(above), fit(~above))
 
 
-_TYPICAL_WEIGHT = 2 * _TYPICAL[:, None] * _TYPICAL[None, :] / (_TYPICAL[:, None] + _TYPICAL[None, :])
+_TYPICAL_PAIRS = _TYPICAL[:, None] * _TYPICAL[None, :]
+_TYPICAL_WEIGHT = 2 * _TYPICAL_PAIRS / (_TYPICAL[:, None] + _TYPICAL[None, :])

@@ -81,6 +81,20 @@ def test_blobs(dimensions, n_centers):
     assert adjusted_rand_score(truth, groups(points)) > 0.99
 
 
+@pytest.mark.parametrize("n_images", [50, 1000])
+def test_a_few_blobs_in_few_dimensions_are_found_by_the_clear_gap_between_them(n_images):
+    points, truth = make_blobs(n_images, centers=10, n_features=8, random_state=3)
+    vectors = points / np.linalg.norm(points, axis=1, keepdims=True)
+    assert adjusted_rand_score(truth, groups(vectors)) > 0.99
+
+
+def test_the_gap_below_copies_does_not_end_merges_of_people():
+    vectors, people = faces(np.full(20, 5), noise=0.8)
+    twice = np.concatenate([vectors, vectors + 0.001])
+    found = groups(twice / np.linalg.norm(twice, axis=1, keepdims=True))
+    assert adjusted_rand_score(np.tile(people, 2), found) > 0.95
+
+
 def test_more_images_raise_the_threshold():
     few, many = (
         find_merge_threshold(linked(faces([3] * 60 + [1] * n, noise=0.8)[0])).threshold for n in (0, 1500)
