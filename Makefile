@@ -50,6 +50,7 @@ docs: install
 
 docs-pictures: install
 	$(BIN)/python docs/make_pictures.py
+	PYTHONPATH=. $(BIN)/python docs/make_screenshots.py
 
 clean:
 	rm -rf $(VENV) demo build dist

@@ -50,11 +50,11 @@ def measure(*, quick: bool) -> dict[str, Any]:
 def ask(source: Source, images: LongArray) -> dict[str, Any]:
     """Answer the first questions about one album."""
     truth = source.truth[images]
-    base, *committee = (vectors[images] for vectors in source.models.values())
+    (_, base), *others = ((name, vectors[images]) for name, vectors in source.models.items())
     with tempfile.TemporaryDirectory() as folder:
         place = Path(folder) / "faces"
         settings = ConsensusSettings.of(mediator="similarity")
-        collection = create_collection(place, Views(base, committee), settings=settings)
+        collection = create_collection(place, Views(base, dict(others)), settings=settings)
         at_first = open_questions(collection)
         before, precision = count_wrong_pairs(collection.identity, truth), _precision(collection, truth)
         asked = useful = 0

@@ -46,7 +46,7 @@ def measure(quick: bool = False) -> dict[str, Any]:
                     "nobody known": score(nobody[others], people[others])["bcubed_f"],
                     "others": score(model.labels_[others], people[others])["bcubed_f"],
                     "scorer": model.labeling_.settings.mediator,
-                    "found to overlap": not model.labeling_.settings.disjoint,
+                    "found to overlap": not model.labeling_.settings.is_disjoint,
                 }
             )
             print(name, figures[name][-1], flush=True)

@@ -3,7 +3,7 @@
     python -m benchmarks lfw_unlabeled --out docs/results/lfw_unlabeled.json && python docs/make_unlabeled_tables.py
 
 `CDP()` has no setting; every other method is run with each value of its grid (`cdp-lab baselines`),
-and pairwise and BCubed F are each its best over the grid. Infomap is left out if the extra `infomap` is not installed.
+and pairwise and BCubed F are each its best over the grid. Infomap and FC-ES are left out if the extra `infomap` is not installed.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from cdp_lab.baselines.methods import BASELINES, grid_points
 Figures = dict[str, Any]
 
 MODELS = ("sface", "mobilefacenet")
-METHODS = ("hierarchical_average", "dbscan", "hdbscan", "infomap")
+METHODS = ("hierarchical_average", "dbscan", "hdbscan", "infomap", "fc_es")
 
 _MEMORY = {"hierarchical_average": "4GB", "hdbscan": "4GB"}
 _QUICK_IMAGES = 1000

@@ -5,8 +5,9 @@ nodes of one core each, which are processes of this machine: there every block i
 What starting takes, the same for any number of images, is given apart: all that comes before the images, a hundred people's labeled first so that
 libraries and loops are loaded wherever blocks run. Wall-clock time means something only where nothing else runs.
 
-However many machines there are, only tasks get faster: the driver is the process that was started. The mark is at most a tenth more CPU time than
-on threads, and 10 microseconds per image of the driver, from views to labels. The last table applies the rates to 100 million images.
+However many machines there are, only tasks get faster: the driver is the process that was started. Two nodes also label half of the images, which
+tells what the driver takes per image from what it takes whatever their number. The marks are at most a tenth more CPU time than on threads, and 10
+microseconds per image of the driver, from files to files. The last lines apply the rates to 100 million images.
 
 `python -m benchmarks.ray_overhead 200000 32 1` measures so many images in so few dimensions by a base and so many members.
 """
@@ -26,11 +27,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from cdp.knn.distributed import DRIVER_SHARE
 from cdp.runtime.runtime import Runtime
 
 MOST_OVERHEAD = 0.10
-_ONE_CORE, _TWO_NODES = "one core", "ray, two nodes"
+MOST_DRIVER = 10.0
+_ONE_CORE, _TWO_NODES, _HALF = "one core", "ray, two nodes", "ray, half"
 _BEFORE_AND_AFTER = ("reading", "figures and output")
+_GRAPHS = "graphs"
+# CPU time of an approximate graph grows with this power of the number of images (benchmarks/graph_growth.py).
+_GRAPH_POWER = 1.3
+# CPU time of ranges of cells, by that of threads (src/cdp/knn/distributed.py).
+_RANGES_COST = 1.2
 _MANY, _MACHINES, _CORES = 100_000_000, (1, 8, 100), (1, 32)
 _STORE = 4 * 10**9
 _TICKS = os.sysconf("SC_CLK_TCK")
@@ -44,13 +52,12 @@ def measure(*, quick: bool = False) -> dict[str, object]:
 
 def compare(n_images: int, dimensions: int, members: int) -> dict[str, object]:
     """The same for so many images, dimensions and members of the committee."""
-    from cdp_lab.synthetic import synthetic_views
-
     with tempfile.TemporaryDirectory(prefix="cdp-ray-overhead-") as home:
-        split = synthetic_views(n_images // 12, members=members, dimensions=dimensions, seed=1)
-        for name, part in (("labeled", split.labeled), ("unlabeled", split.unlabeled)):
-            part.save(Path(home) / name)
-        runs: dict[str, Any] = {engine: _run(home, engine) for engine in (_ONE_CORE, "threads", _TWO_NODES)}
+        whole, half = Path(home) / "whole", Path(home) / "half"
+        _save_views(whole, n_images, dimensions, members)
+        _save_views(half, n_images // 2, dimensions, members)
+        runs: dict[str, Any] = {engine: _run(whole, engine) for engine in (_ONE_CORE, "threads", _TWO_NODES)}
+        few = _run(half, _TWO_NODES)
     same = len({run["labels"] for run in runs.values()}) == 1
     spent = {engine: run["cpu"] - run["startup_cpu"] for engine, run in runs.items()}
     took = {engine: run["wall"] - run["startup"] for engine, run in runs.items()}
@@ -64,17 +71,26 @@ def compare(n_images: int, dimensions: int, members: int) -> dict[str, object]:
             f"{run['wall']:8.1f} s, of which start-up {run['startup']:.1f}"
         )
     show_steps(runs[_TWO_NODES])
+    per_image = show_driver(runs[_TWO_NODES], few)
     print(
         f"two nodes to threads, CPU time beyond start-up: {overhead:+.1%} (mark: at most {MOST_OVERHEAD:.0%})"
     )
     print(f"two nodes to one core, on the clock: {clock:.2f} (mark: at most 0.6)")
-    show_arithmetic(runs[_TWO_NODES])
-    return {**runs, "overhead": overhead, "clock": clock, "same": same}
+    show_arithmetic(runs[_TWO_NODES], per_image)
+    return {**runs, _HALF: few, "overhead": overhead, "clock": clock, "same": same, "driver": per_image}
 
 
-def _run(home: str, engine: str) -> dict[str, Any]:
+def _save_views(home: Path, n_images: int, dimensions: int, members: int) -> None:
+    from cdp_lab.synthetic import synthetic_views
+
+    split = synthetic_views(n_images // 12, members=members, dimensions=dimensions, seed=1)
+    for name, part in (("labeled", split.labeled), ("unlabeled", split.unlabeled)):
+        part.save(home / name)
+
+
+def _run(home: Path, engine: str) -> dict[str, Any]:
     output = subprocess.run(
-        [sys.executable, "-m", "benchmarks.ray_overhead", home, engine],
+        [sys.executable, "-m", "benchmarks.ray_overhead", str(home), engine],
         check=True,
         stdout=subprocess.PIPE,
         text=True,
@@ -97,19 +113,27 @@ def _label(home: Path, engine_name: str) -> dict[str, Any]:
     if engine_name == _TWO_NODES:
         _start_two_nodes()
     few = synthetic_views(100, members=1, seed=2)
-    label(few.unlabeled, ConsensusSettings.of(), labeled=[few.labeled], runtime=Runtime(engine))
+    first = label(
+        few.unlabeled,
+        ConsensusSettings.of(),
+        labeled=[few.labeled],
+        keep_scored=True,
+        runtime=Runtime(engine),
+    )
+    _write(home, first, few.unlabeled, few.labeled, Runtime(engine), None)
     startup, startup_cpu = time.perf_counter() - start, _cpu_seconds()
     work = _SplitRuntime(engine)
     tasks, driver = _cpu_seconds(_WORKERS), time.process_time()
     with work.step("reading"):
-        labeled, unlabeled = read_views(home / "labeled"), read_views(home / "unlabeled")
+        labeled, unlabeled = (read_views(home / part, runtime=work) for part in ("labeled", "unlabeled"))
     labeling = label(unlabeled, ConsensusSettings.of(), labeled=[labeled], keep_scored=True, runtime=work)
     with work.step("figures and output"):
-        _write(home, labeling, unlabeled, labeled, work)
-    driver, tasks = time.process_time() - driver, _cpu_seconds(_WORKERS) - tasks
+        _write(home, labeling, unlabeled, labeled, work, home)
+    driver, tasks = time.process_time() - driver - sum(work.readings), _cpu_seconds(_WORKERS) - tasks
     in_all = _cpu_seconds()
     return {
         "images": labeled.n_images + unlabeled.n_images,
+        "models": len(unlabeled),
         "labels": hashlib.sha256(labeling.labels.labels.tobytes()).hexdigest(),
         "startup": round(startup, 1),
         "startup_cpu": round(startup_cpu, 1),
@@ -122,7 +146,9 @@ def _label(home: Path, engine_name: str) -> dict[str, Any]:
     }
 
 
-def _write(home: Path, labeling: Any, unlabeled: Any, labeled: Any, work: Runtime) -> None:
+def _write(
+    home: Path, labeling: Any, unlabeled: Any, labeled: Any, work: Runtime, source: Path | None
+) -> None:
     """Write what `cdp label` writes."""
     from cdp.collection.collection import open_collection
     from cdp.collection.creation import Origin, keep_labeling
@@ -132,8 +158,8 @@ def _write(home: Path, labeling: Any, unlabeled: Any, labeled: Any, work: Runtim
     results = measure_labeling(labeling, unlabeled, runtime=work)
     parts = {"unlabeled": unlabeled, "labeled": labeled}
     with tempfile.TemporaryDirectory(dir=home) as place:
-        origin = Origin(home / "unlabeled", home / "labeled")
-        keep_labeling(Path(place), labeling, unlabeled, results, origin, parts)
+        origin = Origin(source and source / "unlabeled", source and source / "labeled")
+        keep_labeling(Path(place), labeling, unlabeled, results, origin, parts, runtime=work)
         write_outputs(open_collection(Path(place)))
 
 
@@ -148,15 +174,23 @@ class _SplitRuntime(Runtime):
 
     driver: dict[str, float] = field(default_factory=dict)
     tasks: dict[str, float] = field(default_factory=dict)
+    readings: list[float] = field(default_factory=list)
 
     @contextmanager
     def step(self, name: str) -> Iterator[None]:
         """Time a step on the clock, and on the processors of driver and tasks."""
-        tasks, driver = _cpu_seconds(_WORKERS), time.process_time()
+        tasks, driver = self.cpu_of_tasks(), time.process_time()
         with super().step(name):
             yield
         self.driver[name] = self.driver.get(name, 0.0) + time.process_time() - driver
-        self.tasks[name] = self.tasks.get(name, 0.0) + _cpu_seconds(_WORKERS) - tasks
+        self.tasks[name] = self.tasks.get(name, 0.0) + self.cpu_of_tasks() - tasks
+
+    def cpu_of_tasks(self) -> float:
+        """Read the CPU seconds of workers; what reading takes is noted, as it is none of the driver's work."""
+        start = time.process_time()
+        found = _cpu_seconds(_WORKERS)
+        self.readings.append(time.process_time() - start)
+        return found
 
 
 def show_steps(run: dict[str, Any]) -> None:
@@ -172,17 +206,58 @@ def show_steps(run: dict[str, Any]) -> None:
     print(f"{'views to labels':>20}{driver - around:10.1f}")
 
 
-def show_arithmetic(run: dict[str, Any]) -> None:
-    """Print the hours for many images that follow from the rates: what tasks take is shared by all cores."""
-    driver, tasks = (sum(run[kind].values()) / run["images"] for kind in ("driver", "tasks"))
-    tasks += run["ray"] / run["images"]
+def show_driver(run: dict[str, Any], few: dict[str, Any]) -> float:
+    """Print what the driver takes per image, and whatever their number, by two numbers of images."""
+    spent, less = (sum(one["driver"].values()) for one in (run, few))
+    per_image = (spent - less) / (run["images"] - few["images"])
+    constant = spent - per_image * run["images"]
+    print(
+        f"driver, from files to files: {1e6 * per_image:.1f} microseconds per image and {constant:.2f} s for any "
+        f"number, by {few['images']:,} and {run['images']:,} images (mark: at most {MOST_DRIVER:.0f})"
+    )
+    return round(1e6 * per_image, 2)
+
+
+def show_arithmetic(run: dict[str, Any], driver: float) -> None:
+    """Print the hours for many images that follow from the rates: what tasks take is shared by all cores.
+
+    `driver` is what the driver takes per image, in microseconds.
+    """
+    growth = (_MANY / run["images"]) ** (_GRAPH_POWER - 1)
+    print(
+        f"{_MANY:,} images by these rates, driver and tasks; one machine, and how many times faster more are:"
+    )
+    ways = {
+        "constant rates": (1.0, False),
+        f"graphs take {growth:.1f} x per image": (growth, False),
+        "the same, graphs placed as cdp does": (growth, True),
+    }
     for cores in _CORES:
-        hours = [_MANY * (driver + tasks / (cores * machines)) / 3600 for machines in _MACHINES]
-        listed = ", ".join(
-            f"{number}: {one:.1f} h ({hours[0] / one:.1f} x)"
-            for number, one in zip(_MACHINES, hours, strict=True)
-        )
-        print(f"{_MANY:,} images by the same rates, machines of {cores} cores: {listed}")
+        for way, (grown, is_placed) in ways.items():
+            hours = [_hours(run, driver, machines, cores, grown, is_placed) for machines in _MACHINES]
+            faster = ", ".join(
+                f"{number}: {hours[0] / one:.1f} x"
+                for number, one in zip(_MACHINES[1:], hours[1:], strict=True)
+            )
+            print(f"{cores:>5} cores, {way}: {hours[0]:.1f} h; {faster}")
+
+
+def _hours(
+    run: dict[str, Any], driver: float, machines: int, cores: int, growth: float, is_placed: bool
+) -> float:
+    """Compute the hours for many images: seconds of the driver, and those of tasks by the cores that share them.
+
+    Graphs are shared by all cores, or placed: one per machine, or by ranges of cells with the driver's part.
+    """
+    graphs = growth * run["tasks"][_GRAPHS]
+    others = sum(run["tasks"].values()) + run["ray"] - run["tasks"][_GRAPHS]
+    shared = graphs / (cores * machines)
+    if is_placed and machines > 1:
+        per_machine = -(-run["models"] // machines) * graphs / run["models"] / cores
+        by_ranges = graphs * (DRIVER_SHARE + (1 - DRIVER_SHARE) * _RANGES_COST / (cores * machines))
+        shared = min(per_machine, by_ranges)
+    tasks = (shared + others / (cores * machines)) / run["images"]
+    return float(_MANY * (1e-6 * driver + tasks) / 3600)
 
 
 def _start_two_nodes() -> None:

@@ -1,24 +1,18 @@
-"""The demo's figures for docs/results/demo.md: a table, a picture of its page, and the numbers they were made from.
+"""The demo's figures for docs/results/demo.md: a table, and the numbers it was made from.
 
-    make demo && .venv/bin/python docs/make_demo_figures.py demo
-
-The picture is taken with Chromium, where that is installed.
+cdp demo --full --out demo && python docs/make_demo_figures.py demo
 """
 
 from __future__ import annotations
 
 import json
 import re
-import shutil
-import subprocess
 import sys
-import tempfile
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import msgspec
-from PIL import Image, ImageChops
 
 from cdp.config.reading import recipe_from
 from cdp.config.sections import DataSection
@@ -29,9 +23,7 @@ from cdp.types.run_record import RunRecord
 DOCS = Path(__file__).resolve().parent
 PAGE = DOCS / "results" / "demo.md"
 KEPT = DOCS / "results" / "demo.json"
-PICTURE = DOCS / "pictures" / "demo.png"
 MARKS = ("<!-- demo figures -->\n", "<!-- end of demo figures -->\n")
-WIDTH, HEIGHT = 1200, 1400
 
 
 def kept_figures(record: RunRecord) -> dict[str, Any]:
@@ -98,42 +90,11 @@ def between_marks(text: str, inside: str) -> str:
     )
 
 
-def take_picture(page: Path) -> None:
-    """The page's groups of images, as a browser shows them."""
-    browser = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-    if browser is None:
-        print("chromium is not installed, so the picture stays as it is")
-        return
-    with tempfile.TemporaryDirectory() as folder:
-        shot = Path(folder) / "page.png"
-        options = ["--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--no-first-run"]
-        options += [
-            f"--user-data-dir={folder}/user",
-            f"--window-size={WIDTH},{HEIGHT}",
-            f"--screenshot={shot}",
-        ]
-        # Ordinary groups and those that lost images: the paper's figure; the failures are for the page itself.
-        text = page.read_text(encoding="utf-8")
-        parts = re.split(r"(?=<h3>(?:Mixed groups|Groups that lost|Least certain))", text)
-        only = (parts[0] + parts[2] + "</section>").replace(
-            "</head>", "<style>section:not(#groups),header,nav,footer{display:none}</style></head>"
-        )
-        lone = Path(folder) / "groups.html"
-        lone.write_text(only, encoding="utf-8")
-        subprocess.run([browser, *options, lone.as_uri()], check=True, capture_output=True)
-        picture = Image.open(shot).convert("RGB")
-        ink = ImageChops.difference(
-            picture, Image.new("RGB", picture.size, picture.getpixel((0, 0)))
-        ).getbbox()
-        picture.crop((40, 0, WIDTH - 40, ink[3] + 20)).quantize(128).save(PICTURE, optimize=True)
-
-
 def main() -> None:
     folder = Path(sys.argv[1] if len(sys.argv) > 1 else "demo")
     figures = kept_figures(read_run_record(folder / "run" / "run.json"))
     KEPT.write_text(json.dumps(figures, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     PAGE.write_text(between_marks(PAGE.read_text(encoding="utf-8"), table(figures)), encoding="utf-8")
-    take_picture(folder / "report.html")
 
 
 if __name__ == "__main__":

@@ -19,7 +19,9 @@ SIDE, PHOTO = 96, 320
 PLACES = ((16, 32), (200, 24), (112, 200))
 
 
-def photograph(folder: Path, n_people: int = 12, n_photos: int = 60, seed: int = 0) -> None:
+def photograph(
+    folder: Path, n_people: int = 12, n_photos: int = 60, seed: int = 0, difficulty: float = 0.15
+) -> None:
     """Photos of one to three people each, on a background of their own, and one of a landscape."""
     settings = FaceSettings(
         identities=n_people,
@@ -28,7 +30,7 @@ def photograph(folder: Path, n_people: int = 12, n_photos: int = 60, seed: int =
         junk=0,
         mislabeled=0,
         lookalikes=0,
-        difficulty=0.15,
+        difficulty=difficulty,
         seed=seed,
     )
     roster = make_roster(settings)

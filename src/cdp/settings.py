@@ -90,7 +90,7 @@ class Setting:
     def facts(self) -> str:
         """Return `1 or more; default: 20`, the end of help texts; empty if there is nothing to say."""
         default = ",".join(map(str, self.default)) if self.many else self.shown(self.default).strip('"')
-        if self.kind is bool and not self.many:
+        if self.kind is bool and not self.many and self.default is not None:
             default = "on" if self.default else "off"
         facts = (self.limits, ", ".join(self.choices), f"default: {default}" if default else "")
         return "; ".join(fact for fact in facts if fact)

@@ -38,7 +38,7 @@ def test_a_new_recipe_has_the_defaults_and_is_never_overwritten_unasked():
     again = cdp("data", "recipe", "mine.toml", "--k", "3")
     assert (again.exit_code, again.stderr) == (
         2,
-        "Error: mine.toml is there already; choose another name or replace it with --force. [output-exists]\n",
+        "Error: mine.toml already exists; choose another name or replace it with --force. [output-exists]\n",
     )
     assert cdp("data", "recipe", "mine.toml", "--k", "3", "--force").exit_code == 0
     assert read_recipe("mine.toml").consensus.k == 3

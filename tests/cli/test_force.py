@@ -142,7 +142,7 @@ def test_what_is_read_or_foreign_is_not_replaced(home, words):
     elif words.startswith("demo --quick"):
         assert "[output-holds-other-things]" in said
     else:
-        assert "is not replaced, even with --force, because " in said
+        assert "cannot be replaced, even with --force, because " in said
         assert "; choose another name" in said
         assert "[output-not-replaced]" in said
     assert contents(home) == before

@@ -7,7 +7,7 @@ import sys
 import pytest
 
 # Called by other loops only, and compiled with them; for graphs that are given; for a GPU.
-INSIDE = {"insert", "insert_in_order", "_find_above", "_bin", "_last_bin", "_find_bins"}
+INSIDE = {"insert", "insert_in_order", "_find_above", "_bin", "_last_bin", "_find_bins", "_prefetch_row"}
 RARE = {"drop_repeats", "find_tile_candidates"}
 LOOK = """
 import importlib, json, pkgutil

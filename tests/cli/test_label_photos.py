@@ -226,7 +226,7 @@ def test_photos_are_not_added_by_label_and_replaced_only_by_force(home):
     again = call(words)
     assert again.exit_code == 2
     assert (
-        "album is there already; add photos with cdp add album photos, or replace it with --force. [output-exists]"
+        "album already exists; add photos with cdp add album photos, or replace it with --force. [output-exists]"
         in (said(again))
     )
     before = contents("album")

@@ -85,7 +85,10 @@ def test_every_key_has_an_option():
         for name, one in settings_of(kind).items():
             key = f"{section}.{name}"
             expected[key] = one.default
-            if one.kind is bool and not one.many:
+            if one.kind is bool and one.none:  # a flag says true or false; None is to leave it out
+                words.append(option_of(key))
+                expected[key] = True
+            elif one.kind is bool and not one.many:
                 words.append(option_of(key) if one.default else option_of(key).replace("--", "--no-", 1))
             else:
                 text = ",".join(map(str, one.default)) if one.many else one.shown(one.default).strip('"')

@@ -388,9 +388,7 @@ def test_unknown_networks_devices_and_missing_images_are_found_before_anything_r
     assert "data.images" in result.output
     result = call(folder, "--out", str(out), "--device", "cuda:7")
     assert result.exit_code == 2
-    assert (
-        "Error: engine.device='cuda:7': there is no such device here; choose from auto, cpu" in result.output
-    )
+    assert "Error: engine.device='cuda:7': no such device; choose from auto, cpu" in result.output
     assert "[device-unknown]" in result.output
     assert not out.exists()
 

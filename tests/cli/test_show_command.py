@@ -31,7 +31,7 @@ def test_the_report_is_written_elsewhere_and_never_over_something_unasked(faces,
     page.write_text("mine")
     result = cdp("show", faces, "--report", page)
     assert result.exit_code == 2
-    assert "page.html is there already; choose another name or replace it with --force. [output-exists]" in (
+    assert "page.html already exists; choose another name or replace it with --force. [output-exists]" in (
         " ".join(result.output.split())
     )
     assert page.read_text() == "mine"

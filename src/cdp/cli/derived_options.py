@@ -103,7 +103,7 @@ def _convert(one: Setting, value: Any) -> Any:
     from cdp.config.keys import parse_value
 
     option = option_name(one.name)
-    return parse_value(one, value, option) if one.many or one.none else one.convert(value, option)
+    return parse_value(one, value, option) if isinstance(value, str) else one.convert(value, option)
 
 
 def _signature(
@@ -121,10 +121,11 @@ def _signature(
             parameters.append(own.replace(kind=inspect.Parameter.KEYWORD_ONLY))
             continue
         for name, one in known.items():
-            kind: Any = str if one.many or one.none else one.kind
+            is_flag = one.kind is bool and not one.many
+            kind: Any = str if one.many or (one.none and not is_flag) else one.kind
             names = [flags[name]] if name in flags else []
             text = described(one) if defaults else one.help
-            metavar = None if one.kind is bool and not one.many else value_name(one)
+            metavar = None if is_flag else value_name(one)
             option = typer.Option(*names, help=text, metavar=metavar, rich_help_panel=panels[name])
             parameters.append(
                 inspect.Parameter(

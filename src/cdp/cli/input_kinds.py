@@ -40,7 +40,7 @@ def find_kind(source: str, given: str, *, quiet: bool = False) -> str:
         )
     if not Path(source).exists() and not any(sign in source for sign in "*{["):
         raise InputError(
-            f"{source}: there is no such file or folder; give photos, face crops or embeddings.",
+            f"{source}: no such file or folder; give photos, face crops or embeddings.",
             code="path-missing",
             file=source,
         )

@@ -224,8 +224,7 @@ def label_photos(
     if artifact_kind(out) == "Collection":
         if not how.force:
             raise OutputExistsError(
-                f"{out} is there already; add photos with cdp add {out} {source}, or replace it with "
-                "--force.",
+                f"{out} already exists; add photos with cdp add {out} {source}, or replace it with --force.",
                 code="output-exists",
                 file=out,
             )
@@ -250,7 +249,7 @@ def refuse_output_among(source: str, out: Path) -> None:
     """Faces that are written among the photos would be taken for photos."""
     if Path(source).is_dir() and Path(os.path.realpath(out)).is_relative_to(os.path.realpath(source)):
         raise InputError(
-            f"--out {out} is inside {source}, and its faces would be taken for photos; choose another place.",
+            f"--out {out} is inside {source}: its faces would be taken for photos; choose another folder.",
             code="output-among-photos",
             file=out,
             folder=source,
@@ -296,7 +295,7 @@ class Files:
         for option, value in given.items():
             if value:
                 raise InputError(
-                    f"{option} goes with embeddings; for photos, embed them first: cdp data align, then cdp "
+                    f"{option} applies to embeddings; for photos, embed them first: cdp data align, then cdp "
                     "embed.",
                     code="option-needs-embeddings",
                     option=option,
@@ -312,15 +311,15 @@ class Files:
         )  # fmt: skip
         return [one for one in given if one is not None]
 
-    def read(self) -> tuple[Views, Views | None, Views | None]:
+    def read(self, runtime: Runtime) -> tuple[Views, Views | None, Views | None]:
         """Unlabeled, labeled and validation part, seen by the same models."""
         from cdp.data.views import read_views
         from cdp.labeling.view_checks import check_same_models
 
-        unlabeled = read_views(self.unlabeled, **self.how)
+        unlabeled = read_views(self.unlabeled, **self.how, runtime=runtime)
         others = []
         for path in (self.labeled, self.validation):
-            part = None if path is None else read_views(path, **self.how)
+            part = None if path is None else read_views(path, **self.how, runtime=runtime)
             if part is not None:
                 check_same_models({path: part, self.unlabeled: unlabeled})
             others.append(part)
@@ -380,13 +379,12 @@ def label_embeddings(files: Files, how: Labeling, runtime: Runtime) -> None:
 
     if files.labeled is None and files.mediator is None and how.settings.mediator == "mlp":
         raise InputError(
-            "Nothing to learn from: give --labeled VIEWS or --trained-mediator FOLDER, or omit --mediator "
-            "and --preset.",
+            "No labels: give --labeled VIEWS or --trained-mediator FOLDER, or omit --mediator and --preset.",
             code="nothing-to-learn-from",
         )
     # Opened first: that the output cannot be written must not be found out after an hour of work.
     with writing_folder(how.out, force=how.force, kind=KIND, inputs=[*files.inputs, how.cache]) as folder:
-        unlabeled, labeled, validation = files.read()
+        unlabeled, labeled, validation = files.read(runtime)
         # Of every image half of its pairs at least are written: two rows, and how similar they are.
         check_room(folder, 6 * unlabeled.n_images * how.settings.k, "the scored pairs")
         people, known = files.said(unlabeled)

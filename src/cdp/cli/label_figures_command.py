@@ -27,7 +27,7 @@ def eval_labels(
         Argument(metavar="LABELS", help="A collection, saved labels, or a .npy or text file of numbers."),
     ],
     identities: Annotated[
-        Path, Option(help="True identities: .npy, a text file with one per line, or views that carry them.")
+        Path, Option(help="True identities: .npy, a text file with one per line, or views that have them.")
     ],
     json: JsonOption = False,
 ) -> None:
@@ -69,7 +69,7 @@ def read_true_identities(path: Path) -> LongArray:
         views = read_views(path)
         if views.identities is None:
             raise InputError(
-                f"{path}: these views carry no identities.", code="views-without-identities", file=path
+                f"{path}: these views have no identities.", code="views-without-identities", file=path
             )
         return views.identities
     identities = read_identities(path)

@@ -220,7 +220,7 @@ class ProbeProtocol:
         people = views.identities if self.identities is None else read_true_identities(self.identities)
         if people is None:
             raise InputError(
-                f"{probes}: who do the probes show? Give --identities FILE or views that carry them.",
+                f"{probes}: the probes have no identities; give --identities FILE, or views that have them.",
                 code="probe-identities-not-given",
                 file=probes,
             )
@@ -261,7 +261,7 @@ def _keep_probes(
     keep[keep] = counts[person] > 1
     if not keep.any():
         raise InputError(
-            f"{noise_file}: no probe with a mate is left once its names are taken out.",
+            f"{noise_file}: without its names, no probe has a mate.",
             code="noise-leaves-no-mates",
             file=noise_file,
         )
@@ -282,7 +282,7 @@ def _keep_clean(paths: Sequence[str] | None, n_images: int, noise_file: Path | N
     clean: BoolArray = ~is_noisy(paths, read_noise_list(noise_file))
     if not clean.any():
         raise InputError(
-            f"{noise_file}: no {what} is left once its names are taken out.",
+            f"{noise_file}: no {what} is left without its names.",
             code="noise-leaves-nothing",
             file=noise_file,
             what=what,

@@ -241,7 +241,7 @@ class Collection:
             names = restore_names(self)
             with suppress(CdpError):  # a folder that cannot be written can be read all the same
                 write_bytes(file, msgspec.json.encode(names))
-            warnings.warn(f"{error} The names were found again in the corrections.", stacklevel=2)
+            warnings.warn(f"{error} The names were restored from the corrections.", stacklevel=2)
         return names
 
     @property

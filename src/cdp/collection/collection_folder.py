@@ -25,8 +25,9 @@ import msgspec
 import numpy as np
 
 from cdp.collection.collection_settings import GrowthSettings
-from cdp.data.views import read_views
+from cdp.data.views import read_view_identities, read_views
 from cdp.errors import InputError, StoreError
+from cdp.runtime.runtime import Runtime
 from cdp.scoring.settings import ConsensusSettings
 from cdp.settings import MOST_IMAGES, did_you_mean, settings_of
 from cdp.storage.array_files import naming, open_npy
@@ -34,6 +35,7 @@ from cdp.storage.artifacts import (
     CARD,
     fill,
     fill_arrays,
+    hash_array,
     hash_views,
     read_array,
     read_card,
@@ -42,7 +44,7 @@ from cdp.storage.artifacts import (
 )
 from cdp.storage.files import write_json, writing_folder
 from cdp.types import Views
-from cdp.types.arrays import ByteArray, LongArray
+from cdp.types.arrays import AnyArray, ByteArray, LongArray
 
 KIND = "Collection"
 _Count = Annotated[int, msgspec.Meta(ge=0, le=MOST_IMAGES)]
@@ -319,7 +321,10 @@ class Batch:
     @property
     def identities(self) -> LongArray | None:
         """True identities, where the embeddings carry them."""
-        return self._open_sources().identities
+        self._check_sources()
+        if not self.facts.members:
+            return read_view_identities(self.source, **msgspec.to_builtins(self.facts.how))
+        return self._stored_identities()
 
     def read(self, *, check: bool = False) -> Views:
         """Return the embeddings; hashes are checked if the files changed, or always with `check`.
@@ -327,7 +332,8 @@ class Batch:
         Raises:
             InputError: they are gone, or not what they were.
         """
-        views = self._open_sources()
+        self._check_sources()
+        views = self._open()
         is_same = list(views.names) == list(self.facts.models) and views.n_images == self.facts.n_images
         check = check or _stamps(self._sources) != self.facts.files
         if not is_same or (check and hash_views(views) != self.facts.models):
@@ -339,27 +345,27 @@ class Batch:
             )
         return views
 
-    def _open_sources(self) -> Views:
+    def _check_sources(self) -> None:
         for source in self._sources.values():
             if not source.exists():
                 raise InputError(
-                    f"{source}: embeddings of this collection were there and are gone; put them back, or "
-                    f"link them there. {_SAVED}",
+                    f"{source}: embeddings of this collection are missing; put them back, or link them "
+                    f"there. {_SAVED}",
                     code="collection-embeddings-gone",
                     file=source,
                 )
-        return self._open()
 
     def _open(self) -> Views:
         if not self.facts.members:
             return read_views(self.source, **msgspec.to_builtins(self.facts.how))
         base, *others = [read_views(source).base for source in self._sources.values()]
+        members = dict(zip(list(self.facts.members)[1:], others, strict=True))
+        return Views(base, members, self._stored_identities())
+
+    def _stored_identities(self) -> AnyArray | None:
+        """Return the identities that the batch keeps itself, where models are stored in several places."""
         truth = self.folder / "identities.npy"
-        return Views(
-            base,
-            dict(zip(list(self.facts.members)[1:], others, strict=True)),
-            open_npy(truth) if truth.is_file() else None,
-        )
+        return open_npy(truth) if truth.is_file() else None
 
 
 def write_batch(
@@ -369,6 +375,7 @@ def write_batch(
     source: Path | Mapping[str, Path] | None,
     images: Path | None = None,
     how: Mapping[str, Any] | None = None,
+    runtime: Runtime | None = None,
 ) -> Batch:
     """Remember a batch by reference; views that are stored nowhere are written into the collection.
 
@@ -379,6 +386,7 @@ def write_batch(
         source: where they are stored, or where those of every model are.
         images: the folder that relative paths of its images start from.
         how: what `read_views` needs to read them again.
+        runtime: how hashes are computed.
     """
     place = numbered(folder, "embeddings", number)
     here = os.path.realpath(place)
@@ -406,12 +414,22 @@ def write_batch(
             has_paths=views.paths is not None,
             images_near="" if root is None else _from(here, root),
             images_far="" if root is None else os.path.realpath(root),
-            models=hash_views(views),
+            models=_hash_models(views, runtime or Runtime()),
             files=_stamps(seen),
         )
         settings: Mapping[str, Any] = msgspec.to_builtins(facts)
         fill_arrays(partial, "CollectionBatch", repr(views), settings, arrays, facts.models)
     return Batch(place, facts)
+
+
+def _hash_models(views: Views, runtime: Runtime) -> dict[str, str]:
+    """Hash every model's embeddings, one task per model."""
+    hashes = runtime.map(_hash_model, None, [model.source for model in views])
+    return dict(zip(views.names, hashes, strict=True))
+
+
+def _hash_model(_: None, source: AnyArray) -> str:
+    return hash_array(source)
 
 
 def _from(here: str, path: Path) -> str:

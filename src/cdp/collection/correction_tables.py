@@ -180,7 +180,7 @@ def _finder(n_images: int, paths: Sequence[str] | None) -> Callable[[str, str], 
                 )
             if said not in rows:
                 raise InputError(
-                    f"{where} names {said!r}, which is none of the images.",
+                    f"{where} names {said!r}, which is not one of the images.",
                     code="correction-path-unknown",
                     value=said,
                 )

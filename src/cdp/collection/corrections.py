@@ -279,8 +279,8 @@ def _locked(file: Path) -> Iterator[int]:
         lock_file(handle, file, waits=True)
         if not os.path.exists(file) or not os.path.samestat(os.fstat(handle), os.stat(file)):
             raise StoreError(
-                f"{file}: the collection was replaced meanwhile, and its images may have other numbers; "
-                "nothing was recorded, look at it again.",
+                f"{file}: the collection was replaced meanwhile, so its images may have other numbers; "
+                "nothing was recorded, open it again.",
                 code="journal-replaced",
                 file=file,
             )

@@ -131,7 +131,9 @@ def label_into(
     results = measure_labeling(labeling, unlabeled, seed=origin.seed, runtime=runtime)
     parts = {"unlabeled": unlabeled} | ({"labeled": labeled[0]} if labeled else {})
     with_graphs = options.get("graphs") is not None
-    keep_labeling(folder, labeling, unlabeled, results, origin, parts, with_graphs=with_graphs)
+    keep_labeling(
+        folder, labeling, unlabeled, results, origin, parts, with_graphs=with_graphs, runtime=runtime
+    )
 
 
 def keep_labeling(
@@ -143,6 +145,7 @@ def keep_labeling(
     parts: Mapping[str, Views],
     *,
     with_graphs: bool = False,
+    runtime: Runtime | None = None,
 ) -> None:
     """Write a labeling as a collection into a folder; its card comes last, and makes it one.
 
@@ -154,19 +157,23 @@ def keep_labeling(
         origin: where the images come from, and what is known of them.
         parts: what was given, to be counted for the report.
         with_graphs: store the k-NN graphs, because they were given and cannot be searched again.
+        runtime: how arrays are written and hashed.
     """
     kept, joined = labeling.kept, labeling.joined
     assert kept is not None
-    write_batch(folder, 1, unlabeled, origin.source, origin.images, origin.how)
-    if joined is not None:
-        # Where they are all that was given, they are stored there; else some were held out, and are stored
-        # nowhere.
-        is_whole = "labeled" in parts and joined.n_images == parts["labeled"].n_images
-        write_batch(folder, 2, joined, origin.labeled_source if is_whole else None, None, origin.how)
+    _write_batches(folder, unlabeled, joined, origin, parts, runtime)
     counted = {name: _count(views) for name, views in parts.items()}
     measured = Measured(results=results, seconds=labeling.seconds, parts=counted)
     place = numbered(folder, "scored", 1)
-    write_scored(place, kept, labeling.mediator, measured, share=labeling.share, with_graphs=with_graphs)
+    write_scored(
+        place,
+        kept,
+        labeling.mediator,
+        measured,
+        share=labeling.share,
+        with_graphs=with_graphs,
+        runtime=runtime,
+    )
     append_unsaid(folder, origin.corrections)
     start = State(
         batches=(1,),
@@ -187,6 +194,23 @@ def keep_labeling(
     is_named = any(one.kind == "name" for one in origin.corrections)
     given = None if is_named else (labeling.labels, labeling.expected)
     write_groups(folder, start, nothing, {}, "created", given=given)
+
+
+def _write_batches(
+    folder: Path,
+    unlabeled: Views,
+    joined: Views | None,
+    origin: Origin,
+    parts: Mapping[str, Views],
+    runtime: Runtime | None,
+) -> None:
+    write_batch(folder, 1, unlabeled, origin.source, origin.images, origin.how, runtime)
+    if joined is not None:
+        # Where they are all that was given, they are stored there; else some were held out, and are stored
+        # nowhere.
+        is_whole = "labeled" in parts and joined.n_images == parts["labeled"].n_images
+        source = origin.labeled_source if is_whole else None
+        write_batch(folder, 2, joined, source, None, origin.how, runtime)
 
 
 def _count(views: Views) -> PartRecord:

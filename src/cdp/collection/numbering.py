@@ -108,27 +108,31 @@ def carry_numbers(
     number: dict[int, int] = dict(preferred or {})
     taken = set(number.values())
     cells = count_cells(before, labels)
-    for at in np.lexsort((cells.new, cells.old, -cells.images)).tolist():
-        old, new = int(cells.old[at]), int(cells.new[at])
-        if old >= 0 and new >= 0 and new not in number and old not in taken:
+    in_both = np.flatnonzero((cells.old >= 0) & (cells.new >= 0))
+    order = in_both[np.lexsort((cells.new[in_both], cells.old[in_both], -cells.images[in_both]))]
+    for old, new in zip(cells.old[order].tolist(), cells.new[order].tolist(), strict=True):
+        if new not in number and old not in taken:
             number[new] = old
             taken.add(old)
     table = np.full(int(labels.max(initial=-1)) + 2, -1, np.int32)
-    for label in range(len(table) - 1):
-        if label not in number:
-            number[label], next_identity = next_identity, next_identity + 1
-        table[label] = number[label]
-    return table[labels], next_identity
+    for label, identity in number.items():
+        if label >= 0:
+            table[label] = identity
+    new_labels = np.flatnonzero(table[:-1] < 0)
+    table[new_labels] = next_identity + np.arange(len(new_labels))
+    return table[labels], next_identity + len(new_labels)
 
 
 def count_cells(before: IntArray, after: IntArray) -> Cells:
     """Images by identity before and after; images that are in no group before and after are in no cell."""
-    both = np.stack([before, after], axis=1).astype(np.int64)
-    is_in = (both >= 0).any(axis=1)
-    cells, at, images = np.unique(both[is_in], axis=0, return_inverse=True, return_counts=True)
-    cell_of = np.full(len(both), -1, np.int64)
-    cell_of[is_in] = at.ravel()
-    return Cells(cells[:, 0], cells[:, 1], images, cell_of)
+    is_in = (before >= 0) | (after >= 0)
+    width = int(after.max(initial=-1)) + 2
+    keys = (before[is_in].astype(np.int64) + 1) * width + after[is_in] + 1
+    cells, at, images = np.unique(keys, return_inverse=True, return_counts=True)
+    cell_of = np.full(len(before), -1, np.int64)
+    cell_of[is_in] = at
+    old, new = np.divmod(cells, width)
+    return Cells(old - 1, new - 1, images, cell_of)
 
 
 def find_broken(before: IntArray, after: IntArray) -> LongArray:
@@ -153,14 +157,12 @@ def describe_changes(
     cells = count_cells(before, after)
     was, now = set(cells.old[cells.old >= 0].tolist()), set(cells.new[cells.new >= 0].tolist())
     largest: dict[int, int] = {}
-    for at in np.lexsort((cells.new, cells.images)).tolist():
-        if cells.old[at] >= 0 and cells.new[at] >= 0:
-            largest[int(cells.old[at])] = at
-    moves = np.flatnonzero((cells.old >= 0) & (cells.new >= 0) & (cells.old != cells.new)).tolist()
+    in_both = np.flatnonzero((cells.old >= 0) & (cells.new >= 0))
+    for at in in_both[np.lexsort((cells.new[in_both], cells.images[in_both]))].tolist():
+        largest[int(cells.old[at])] = at
+    moves = in_both[cells.old[in_both] != cells.new[in_both]].tolist()
     evidence = _Evidence(cells, scored, k, constraints) if moves else None
-    home = {
-        (int(one), int(other)): at for at, (one, other) in enumerate(zip(cells.old, cells.new, strict=True))
-    }
+    home = {(int(cells.old[at]), int(cells.new[at])): at for at in in_both.tolist()}
     events = []
     for at in moves:
         old, new, images = int(cells.old[at]), int(cells.new[at]), int(cells.images[at])

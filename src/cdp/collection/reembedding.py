@@ -57,8 +57,8 @@ def replace_embeddings(
     runtime, folder = runtime or Runtime(), collection.folder
     if collection.state.labeled:
         raise InputError(
-            f"{folder} learned from labeled images, which would need new embeddings too; label the images "
-            "again.",
+            f"{folder} learned from labeled images, whose embeddings would have to be replaced too; label "
+            "the images again.",
             code="labeled-images-embedded-before",
             folder=folder,
         )

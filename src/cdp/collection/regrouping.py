@@ -94,8 +94,8 @@ def _check_regroupable(old: ConsensusSettings, new: ConsensusSettings) -> None:
     ]
     if others:
         raise InputError(
-            f"{', '.join(others)}: with another value all pairs must be scored again; make a new collection, "
-            "and give it this one's corrections.",
+            f"{', '.join(others)}: another value means scoring all pairs again; create a new collection "
+            "with this one's corrections.",
             code="regroup-needs-new-scores",
             keys=tuple(others),
         )
@@ -185,7 +185,7 @@ def _find_names(
     constraints: Constraints,
 ) -> dict[int, Name]:
     """Names by identity: of the labeled identities that groups show, and those that people gave."""
-    is_disjoint = state.consensus_settings.disjoint
+    is_disjoint = state.consensus_settings.is_disjoint
     names = {} if is_disjoint else _labeled_names(scored, labels, labeled, identity, state)
     return names | {int(identity[row]): Name(name) for row, name in constraints.named.items()}
 
@@ -269,9 +269,9 @@ def _group_images(
     expected = None
     if (labeled >= 0).any() and settings.mediator != "similarity":
         if settings.threshold is None and count_shared(labeled):
-            expected = expect(labels, labeled, seed, disjoint=settings.disjoint)
+            expected = expect(labels, labeled, seed, disjoint=settings.is_disjoint)
         if settings.grouping == "average":
-            labels = calibrate(scored, labels, labeled, settings.k, disjoint=settings.disjoint)
+            labels = calibrate(scored, labels, labeled, settings.k, disjoint=settings.is_disjoint)
     return first_rows(labels, constraints.n_images, list(constraints.named)), expected
 
 

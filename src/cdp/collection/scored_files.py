@@ -6,7 +6,9 @@ time searches them again, and stores them from then on. Graphs that were given a
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -22,7 +24,16 @@ from cdp.scoring.settings import ConsensusSettings
 from cdp.scoring.trees import TreeScores
 from cdp.scoring.zscore import NullStatistics, ZScoredPairs
 from cdp.storage.array_files import naming
-from cdp.storage.artifacts import fill, fill_arrays, load, read_array, read_card, read_json, read_settings
+from cdp.storage.artifacts import (
+    fill,
+    fill_arrays,
+    load,
+    read_array,
+    read_card,
+    read_json,
+    read_settings,
+    write_array,
+)
 from cdp.storage.files import write_json, writing_folder
 from cdp.types import ConsensusGraph, KnnGraph, Pairs, Softness, Views
 from cdp.types.arrays import AnyArray, BoolArray, IntArray, LongArray
@@ -77,11 +88,13 @@ def write_scored(
     *,
     share: float = 1.0,
     with_graphs: bool = True,
+    runtime: Runtime | None = None,
 ) -> None:
-    """Write everything that scoring more pairs needs.
+    """Write everything that scoring more pairs needs; every array is a task.
 
     `share` of the labeled images is used; graphs are stored on request.
     """
+    write = partial(_write_arrays, runtime or Runtime())
     arrays: dict[str, AnyArray] = {"identities": scored.identities}
     trees, candidates, similarity = scored.tree_scores, scored.candidates, None
     if trees is not None and candidates is not None:
@@ -93,16 +106,16 @@ def write_scored(
         arrays |= {"ids": scored.scored.ids, "doubt": scored.scored.doubt}
     base = next(iter(scored.graphs.values()))
     with writing_folder(place, force=True) as folder:
-        fill(folder / "base_graph", base.nearest(scored.k))
+        fill(folder / "base_graph", base.nearest(scored.k), write=write)
         if with_graphs:
             graphs = {str(number): graph for number, graph in enumerate(scored.graphs.values())}
             for name, graph in (graphs | {"fused": scored.fused}).items():
                 (folder / "graphs").mkdir(exist_ok=True)
-                fill(folder / "graphs" / name, graph)
+                fill(folder / "graphs" / name, graph, write=write)
         if mediator is not None:
             fill(folder / "mediator", mediator)
         if trees is not None:
-            fill(folder / "trees", trees)
+            fill(folder / "trees", trees, write=write)
         write_json(folder / "measured.json", msgspec.to_builtins(measured))
         facts = ScoredFacts(
             n_nodes=scored.fused.n_images,
@@ -116,7 +129,16 @@ def write_scored(
             similarity=similarity,
         )
         summary = f"{len(arrays['ids']):,} pairs of {facts.n_nodes:,} images"
-        fill_arrays(folder, KIND, summary, msgspec.to_builtins(facts), arrays)
+        fill_arrays(folder, KIND, summary, msgspec.to_builtins(facts), arrays, write=write)
+
+
+def _write_arrays(runtime: Runtime, files: Iterable[tuple[Path, AnyArray]]) -> Iterator[str]:
+    """Write arrays and return their hashes; files by absolute path, because machines differ in folder."""
+    return runtime.map(_write_array, None, [(file.absolute(), array) for file, array in files])
+
+
+def _write_array(_: None, file_and_array: tuple[Path, AnyArray]) -> str:
+    return write_array(file_and_array)
 
 
 def read_scored_pairs(

@@ -28,7 +28,7 @@ def check_without_images(recipe: RunRecipe) -> None:
     for key in ("templates", "skip", "rotations"):
         if getattr(recipe.data, key):
             raise InputError(
-                f"data.{key} is about images, and there are embeddings only: leave it out.",
+                f"data.{key} applies to images, and only embeddings are given; leave it out.",
                 code="recipe-key-needs-images",
                 key=f"data.{key}",
             )
@@ -238,7 +238,7 @@ def _consensus(recipe: RunRecipe) -> Iterator[InputError]:
     if recipe.data.images and votes is not None and votes > n_members:
         yield InputError(
             f"consensus.min_votes = {votes}: the committee has {n_members} "
-            f'member{"" if n_members == 1 else "s"}; ask for as many at most, or "all".',
+            f'member{"" if n_members == 1 else "s"}; lower it, or write "all".',
             code="min-votes-exceed-committee",
             key="consensus.min_votes",
             value=votes,
@@ -295,7 +295,7 @@ def _one_classifier(recipe: RunRecipe) -> Iterator[InputError]:
     joint, consensus = recipe.joint, recipe.consensus
     if not joint.one_classifier:
         return
-    if not consensus.disjoint:
+    if not consensus.is_disjoint:
         yield InputError(
             "joint.one_classifier needs disjoint people, and consensus.disjoint = false: change one of them.",
             code="recipe-one-classifier-not-disjoint",

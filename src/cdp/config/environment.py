@@ -105,7 +105,7 @@ def check_networks(recipe: RunRecipe) -> bool:
         if file is not None and not Path(file).is_file():
             key = "committee.networks" if at else "base.network"
             raise InputError(
-                f"{key} = {text}: there is no such file; relative paths start from the recipe's folder.",
+                f"{key} = {text}: no such file; relative paths start from the recipe's folder.",
                 code="recipe-network-file-missing",
                 key=key,
                 file=file,

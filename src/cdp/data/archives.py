@@ -114,7 +114,7 @@ class ZipArchive:
                 infos = archive.infolist()
         except NotImplementedError as error:
             raise InputError(
-                f"{path}: packed in a way that Python does not know ({brief(error)}); pack it again.",
+                f"{path}: its compression is not supported ({brief(error)}); pack it again.",
                 code="archive-packing-unknown",
                 file=path,
             ) from None
@@ -145,7 +145,7 @@ class ZipArchive:
             )
         if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
             raise InputError(
-                f"{where}: packed in a way other than stored or deflated; pack it again.",
+                f"{where}: its compression is not supported; pack it again.",
                 code="archive-entry-packing-unknown",
                 file=self._file.path,
                 entry=entry,

@@ -63,7 +63,7 @@ class ImageNames:
         twice = repeated(self.names)
         if twice:
             raise InputError(
-                f"{self.source}: {name_some(twice)} stands there twice; one row per image.",
+                f"{self.source}: {name_some(twice)} is listed twice; one row per image.",
                 code="image-name-repeated",
                 file=self.source,
                 names=tuple(twice),

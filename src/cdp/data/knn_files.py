@@ -58,7 +58,7 @@ def read_knn(path: str | Path, embeddings: Embeddings | None = None) -> KnnGraph
 def _read_artifact(folder: Path, embeddings: Embeddings | None) -> KnnGraph:
     if not (folder / "card.json").exists():
         raise InputError(
-            f"{folder}: no card.json, so no folder written by cdp; give the k-NN file itself.",
+            f"{folder}: no card.json, so this is not a folder written by cdp; give the k-NN file itself.",
             code="card-missing",
             folder=folder,
         )

@@ -107,7 +107,7 @@ def read_pairs(
         if names is None:
             raise InputError(
                 f"{file} names images, so the embeddings need names too: give --list FILE with one path per "
-                "row, or views that carry paths.txt.",
+                "row, or views that have a paths.txt.",
                 code="pairs-need-names",
                 file=file,
             )

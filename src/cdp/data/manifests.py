@@ -163,7 +163,7 @@ def _present(manifest: Manifest, file: Path) -> Manifest:
     first = os.path.join(manifest.root, manifest.locations[0])
     if not os.path.exists(first) and not (archive and os.path.exists(os.path.join(manifest.root, archive))):
         raise InputError(
-            f"{file}: {manifest.describe(0)} is not there; relative paths start from {manifest.root}, "
+            f"{file}: {manifest.describe(0)} does not exist; relative paths start from {manifest.root}, "
             "give another root if they start elsewhere.",
             code="list-image-missing",
             file=file,

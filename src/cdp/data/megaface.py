@@ -77,7 +77,7 @@ def _read_json_lists(file: Path, keys: Sequence[str]) -> list[list[str]]:
         lists.append([str(value) for value in values])
     if twice := repeated(lists[0]):
         raise InputError(
-            f"{file}: {name_some(twice)} stands there twice; list every image once.",
+            f"{file}: {name_some(twice)} is listed twice; list every image once.",
             code="image-name-repeated",
             file=file,
             names=tuple(twice),

@@ -180,8 +180,8 @@ class RecordFile:
         odd = np.flatnonzero(~finite | (np.floor(np.where(finite, labels, 0.5)) != labels) | (labels < -1))
         if odd.size:
             raise InputError(
-                f"{self.path}: key {keys[odd[0]]} has the label {labels[odd[0]]:g}, which is no identity "
-                "number.",
+                f"{self.path}: key {keys[odd[0]]} has the label {labels[odd[0]]:g}, which is not an "
+                "identity number.",
                 code="record-label-not-whole",
                 file=self.path,
                 key=keys[odd[0]],
@@ -229,7 +229,7 @@ def read_index(file: Path) -> tuple[LongArray, LongArray]:
     twice = np.flatnonzero(np.diff(table[:, 0]) == 0)
     if twice.size:
         raise InputError(
-            f"{file}: key {table[twice[0], 0]} stands there twice; make the index again.",
+            f"{file}: key {table[twice[0], 0]} is listed twice; make the index again.",
             code="record-key-repeated",
             file=file,
             key=table[twice[0], 0],

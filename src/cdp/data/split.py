@@ -213,7 +213,7 @@ def _shares(
             )
     if labeled == 0:
         raise InputError(
-            "labeled=0: there is nothing to learn from; give a share such as 1/11.",
+            "labeled=0: nothing would be labeled; give a share such as 1/11.",
             code="split-labeled-zero",
             key="labeled",
         )
@@ -226,8 +226,8 @@ def _shares(
         )
     if (labeled == 1) != (unlabeled_parts == 0):
         raise InputError(
-            f"labeled={labeled:g} with unlabeled_parts={unlabeled_parts}: everything is labeled exactly if "
-            "there are no unlabeled parts.",
+            f"labeled={labeled:g} with unlabeled_parts={unlabeled_parts}: labeled = 1 and unlabeled_parts "
+            "= 0 go together.",
             code="split-labeled-and-parts-differ",
             labeled=labeled,
             unlabeled_parts=unlabeled_parts,

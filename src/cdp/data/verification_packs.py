@@ -220,7 +220,7 @@ def _check_memo(data: bytes) -> None:
     """
     for opcode, argument, _ in pickletools.genops(data):
         if opcode.name in ("PUT", "BINPUT", "LONG_BINPUT") and int(argument or 0) > len(data):
-            raise _RefusedError("more room for what it remembers than it has bytes")
+            raise _RefusedError("a memo larger than the file")
 
 
 def _restricted_load(file: Path, data: bytes) -> Any:

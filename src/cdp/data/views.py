@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -11,8 +11,10 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from cdp.blocks import spans
 from cdp.data.manifest_tables import number_identities
 from cdp.errors import InputError, StoreError
+from cdp.runtime.runtime import Runtime
 from cdp.storage.array_files import (
     file_size,
     naming,
@@ -23,8 +25,13 @@ from cdp.storage.array_files import (
     reading,
     refuse_nested,
 )
-from cdp.types import Views
-from cdp.types.arrays import AnyArray
+from cdp.types import Embeddings, Views
+from cdp.types.arrays import AnyArray, DoubleArray, LongArray
+from cdp.types.embeddings import inverse_lengths, measured
+
+# Smaller tables are measured faster than tasks start.
+_MEASURED_IN_TASKS = 2**24
+_ROWS_PER_BLOCK = 65_536
 
 
 class _ViewsSettings(msgspec.Struct):
@@ -43,13 +50,16 @@ class _Parts:
     paths: list[str] | None = None
 
 
-def read_views(path: str | Path, *, dim: int | None = None, base: str | None = None) -> Views:
+def read_views(
+    path: str | Path, *, dim: int | None = None, base: str | None = None, runtime: Runtime | None = None
+) -> Views:
     """Return the views kept in a folder or file; docs/formats.md shows the layouts.
 
     Args:
         path: a folder (`base.npy` + `committee/`, or `features/*.bin`), or one .npz, .parquet, .npy or .bin.
         dim: length of a row of the base model; needed for raw .bin files without a list of the images.
         base: which model is the base, where none is called `base`.
+        runtime: how rows are checked and measured.
     """
     path = Path(path)
     if dim is not None and dim < 1:
@@ -63,7 +73,9 @@ def read_views(path: str | Path, *, dim: int | None = None, base: str | None = N
         parts = _read_parts(path, dim, base)
         identities = None if parts.identities is None else _number_names(parts.identities)
         with naming(path, file=path):
-            views = Views(parts.base, parts.committee, identities, parts.paths)
+            first, *others = _measure([parts.base, *parts.committee.values()], runtime)
+            members = dict(zip(parts.committee, others, strict=True))
+            views = Views(first, members, identities, parts.paths)
     if dim is not None and views.base.dimensions != dim:
         raise InputError(
             f"{path}: the base has {views.base.dimensions} dimensions; leave dim={dim} out.",
@@ -73,6 +85,48 @@ def read_views(path: str | Path, *, dim: int | None = None, base: str | None = N
             value=dim,
         )
     return views
+
+
+def _measure(sources: Sequence[AnyArray], runtime: Runtime | None) -> list[Embeddings | AnyArray]:
+    """Check and measure the rows of large tables in tasks; `Embeddings` refuses wrong ones."""
+    found: list[Embeddings | AnyArray] = list(sources)
+    floats = (np.float16, np.float32, np.float64)
+    large = [
+        number
+        for number, source in enumerate(sources)
+        if source.ndim == 2 and source.nbytes >= _MEASURED_IN_TASKS and source.dtype in floats
+    ]
+    if runtime is None or not large:
+        return found
+    cut = [(number, *span) for number in large for span in spans(len(sources[number]), _ROWS_PER_BLOCK)]
+    scales: dict[int, list[DoubleArray]] = {number: [] for number in large}
+    try:
+        for (number, *_), scale in zip(cut, runtime.map(_measure_block, sources, cut), strict=True):
+            scales[number].append(scale)
+    except InputError:
+        return found
+    for number in large:
+        found[number] = measured(sources[number], np.concatenate(scales[number]))
+    return found
+
+
+def _measure_block(sources: Sequence[AnyArray], block: tuple[int, int, int]) -> DoubleArray:
+    number, start, stop = block
+    return inverse_lengths(sources[number][start:stop])
+
+
+def read_view_identities(
+    path: str | Path, *, dim: int | None = None, base: str | None = None
+) -> LongArray | None:
+    """Return the identities of stored views, as `read_views` has them; no embedding is read or checked."""
+    path = Path(path)
+    with reading(path):
+        parts = _read_parts(path, dim, base)
+        if parts.identities is None:
+            return None
+        with naming(path, file=path):
+            no_embeddings = np.ones((len(parts.base), 1), np.float32)
+            return Views(no_embeddings, None, _number_names(parts.identities)).identities
 
 
 def looks_like_views(path: str | Path) -> bool:
@@ -123,7 +177,7 @@ def _open_bin(file: Path, n_rows: int | None, counted_in: Path | None, dim: int 
     if dim is not None:
         if size % (4 * dim):
             raise InputError(
-                f"{file}: {size:,} bytes are no whole number of rows of {dim} float32 values; "
+                f"{file}: {size:,} bytes are not a whole number of rows of {dim} float32 values; "
                 "the file is cut short or dim= is wrong.",
                 code="bin-size-not-whole-rows",
                 file=file,

@@ -35,7 +35,7 @@ def shards_of(pattern: str) -> list[Path]:
         found = sorted(glob.glob(spelled)) if glob.has_magic(spelled) else [spelled]
         if not found or not os.path.exists(found[0]):
             raise InputError(
-                f"{pattern}: {spelled} is not there; check the pattern.",
+                f"{pattern}: {spelled} does not exist; check the pattern.",
                 code="shard-missing",
                 pattern=pattern,
                 file=spelled,
@@ -64,7 +64,7 @@ def _expand(pattern: str) -> list[str]:
         first, last = (int(bounds[1]), int(bounds[2])) if bounds else (1, 1 + piece.count(","))
         if last < first:
             raise InputError(
-                f"{pattern}: {{{piece}}} is no range of shards; write {{000..015}}.",
+                f"{pattern}: {{{piece}}} is not a range of shards; write {{000..015}}.",
                 code="shard-range-wrong",
                 pattern=pattern,
                 value=piece,

@@ -98,8 +98,12 @@ def measure_pairs(graph: ConsensusGraph, candidates: Pairs, identities: npt.Arra
             candidates=candidates.n_images,
             identities=known.size,
         )
-    n_accepted, n_true_accepted = _count(graph.ids, known)
-    n_candidates, n_true = _count(candidates.ids, known)
+    return score_pairs(count_pairs(graph.ids, known), count_pairs(candidates.ids, known))
+
+
+def score_pairs(accepted: tuple[int, int], candidates: tuple[int, int]) -> PairScores:
+    """Compute the figures of pairs from counts of each kind: pairs of known identities, genuine pairs."""
+    (n_accepted, n_true_accepted), (n_candidates, n_true) = accepted, candidates
     return PairScores(
         candidates=n_candidates,
         true_candidates=n_true,
@@ -109,7 +113,8 @@ def measure_pairs(graph: ConsensusGraph, candidates: Pairs, identities: npt.Arra
     )
 
 
-def _count(ids: IntArray, identities: LongArray) -> tuple[int, int]:
+def count_pairs(ids: IntArray, identities: LongArray) -> tuple[int, int]:
+    """Count the pairs of known identities, and those of one identity."""
     n_known, n_same = 0, 0
     for start, stop in spans(len(ids), PAIRS_PER_BLOCK):
         first, second = identities[ids[start:stop, 0]], identities[ids[start:stop, 1]]

@@ -80,7 +80,7 @@ def annotate_images(grouped: GroupedImages, wanted_for: str) -> AnnotatedImages:
             gone += 1
     if not images:
         raise InputError(
-            "None of the photos is there any more; export csv, or copy them back.", code="export-photos-gone"
+            "None of the photos exists any more; export csv, or copy them back.", code="export-photos-gone"
         )
     notes = (f"{counted(gone, 'photo')} gone or unreadable, left out.",) if gone else ()
     return AnnotatedImages(tuple(images), notes)

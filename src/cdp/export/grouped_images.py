@@ -102,7 +102,7 @@ class GroupedImages:
             )
         if self.images.turns is not None and self.images.turns.any():
             raise InputError(
-                f"{wanted_for} copies images as they are, and these are to be turned; export csv.",
+                f"{wanted_for} copies images unchanged, and these need to be rotated; export csv.",
                 code="export-of-turned-images",
             )
         return self.images

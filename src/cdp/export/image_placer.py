@@ -43,7 +43,7 @@ class ImagePlacer:
         if not self._copies and (archive is None or os.path.isfile(source)):
             if not os.path.isfile(source):
                 raise InputError(
-                    f"{self._images.describe(row)} is not there; correct the path, or copy it back.",
+                    f"{self._images.describe(row)} does not exist; correct the path, or copy it back.",
                     code="export-image-missing",
                     row=row,
                 )

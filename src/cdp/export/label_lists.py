@@ -71,8 +71,8 @@ def write_list_and_meta(folder: Path, grouped: GroupedImages, home: Path) -> int
     for row in rows:
         if locations[row].splitlines() != [locations[row]] or locations[row] != locations[row].strip():
             raise InputError(
-                f"{images.describe(row)}: a list has one path per line, and this one has line feeds or "
-                "spaces at its ends; rename it, or export csv.",
+                f"{images.describe(row)}: a list cannot hold a path with line feeds or with spaces at its "
+                "ends; rename it, or export csv.",
                 code="export-path-has-line-feed",
                 row=row,
             )

@@ -100,7 +100,7 @@ def write_photo_folders(
     """
     if grouped.faces is None:
         raise InputError(
-            "--photos is for faces that were found on photos, and these were not; leave it out.",
+            "--photos needs faces found on photos, and these images were not; leave it out.",
             code="export-needs-photos",
         )
     homes = person_folder_names(grouped)
@@ -110,9 +110,7 @@ def write_photo_folders(
     gone = {one for one in photos if photo_header(one) is None}
     rows = [row for row, photo in photo_of.items() if photo not in gone]
     if not rows:
-        raise InputError(
-            "None of the photos is there any more; leave --photos out.", code="export-photos-gone"
-        )
+        raise InputError("None of the photos exists any more; leave --photos out.", code="export-photos-gone")
     _make_homes(folder, grouped, homes, rows)
     at = {photo: number for number, photo in enumerate(photos)}
     place, names = ImagePlacer(folder, photo_manifest(photos), copies), dict[str, UniqueNames]()

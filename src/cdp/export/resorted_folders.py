@@ -130,13 +130,13 @@ def read_resorted(folder: Path, exported: Exported) -> tuple[dict[int, str], lis
                 continue
             if here == ".":
                 raise InputError(
-                    f"{folder / name}: lies in no folder; put it into a person's, or into {DISCARDED}.",
+                    f"{folder / name}: is in no folder; put it into a person's, or into {DISCARDED}.",
                     code="sorted-image-in-no-folder",
                     file=folder / name,
                 )
             if now.setdefault(row, here) != here:
                 raise InputError(
-                    f"{name} lies in both {now[row]} and {here}; an image is of one person, so remove one of "
+                    f"{name} is in both {now[row]} and {here}; an image is of one person, so remove one of "
                     "them.",
                     code="sorted-image-twice",
                     file=name,

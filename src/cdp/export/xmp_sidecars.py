@@ -128,7 +128,7 @@ def _photos(grouped: GroupedImages, unnamed: bool) -> dict[str, list[int]]:
     """Photo -> rows of its faces whose people are written; photos without any are there too."""
     if grouped.faces is None:
         raise InputError(
-            "xmp is for photos, and these images were not found on photos; export csv, or label photos.",
+            "xmp needs faces found on photos, and these images were not; export csv, or label photos.",
             code="export-needs-photos",
         )
     photos: dict[str, list[int]] = {}

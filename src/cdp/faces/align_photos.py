@@ -166,8 +166,7 @@ def _open(
     """Open the detector, and take its least score where none is given."""
     if detector is None and settings.ready != "all":
         raise InputError(
-            "There is no detector: give one as --detector FILE.onnx, or say --ready all if the photos are "
-            "faces.",
+            "No face detector: give --detector FILE.onnx, or --ready all if the photos are aligned faces.",
             code="detector-missing",
             option="--detector",
         )

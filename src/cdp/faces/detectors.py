@@ -98,22 +98,22 @@ class Detector:
         taken = next(iter(self._session.inputs), None)
         if taken is None or len(self._session.inputs) > 1 or not _takes_photos(taken):
             raise InputError(
-                f"{file}: takes something else than photos as (1, 3, height, width); is it a detector?",
+                f"{file}: does not take photos of shape (1, 3, height, width); give a face detector.",
                 code="detector-input-wrong",
                 file=file,
             )
         sides = {side for side in taken.shape[2:] if isinstance(side, int) and side > 0}
         if max(sides, default=0) > _LARGEST:
             raise InputError(
-                f"{file}: takes photos of {max(sides):,} pixels a side, more than any detector; is it one?",
+                f"{file}: takes photos of {max(sides):,} pixels a side; give a face detector.",
                 code="detector-input-too-large",
                 file=file,
                 found=max(sides),
             )
         if len(sides) > 1:
             raise InputError(
-                f"{file}: takes photos of {taken.shape[2]} x {taken.shape[3]}; only square ones are known "
-                "here.",
+                f"{file}: takes photos of {taken.shape[2]} x {taken.shape[3]}; only square inputs are "
+                "supported.",
                 code="detector-not-square",
                 file=file,
                 found=(taken.shape[2], taken.shape[3]),
@@ -264,14 +264,14 @@ def _find_kind(file: Path, names: Sequence[str], arrays: Sequence[Any], size: in
     boxes_only = ({4: 1, 2: 1}, {1: widths[4], 4: widths[4]}, {1: 2 * widths[4], 4: widths[4]})
     if widths[4] in (1, 3, 5) and widths in [Counter(one) for one in boxes_only]:
         raise InputError(
-            f"{file}: a detector without landmarks, and faces cannot be aligned without them; take a file "
-            "that has them (SCRFD: _bnkps or _kps).",
+            f"{file}: this detector has no landmarks, which alignment needs; use a file that has them "
+            "(SCRFD: _bnkps or _kps).",
             code="detector-without-landmarks",
             file=file,
         )
     listed = ", ".join(f"{name} {list(one.shape)}" for name, one in zip(names, arrays, strict=True))
     raise InputError(
-        f"{file}: not a detector that is known here: its outputs at {size} x {size} are {listed}; give "
+        f"{file}: not a supported detector: its outputs at {size} x {size} are {listed}; give "
         "SCRFD, YuNet (2023) or RetinaFace.",
         code="detector-unknown",
         file=file,

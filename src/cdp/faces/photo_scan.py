@@ -200,5 +200,5 @@ def stamp_photos(
             except InputError:  # whoever decodes it says what is wrong with it
                 digest = ""
             stamps.append(Stamp(digest, size, changed))
-        progress("look at photos", row + 1, len(scan.photos))
+        progress("scan photos", row + 1, len(scan.photos))
     return stamps

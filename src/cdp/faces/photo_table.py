@@ -93,7 +93,7 @@ def read_photo_table(folder: Path) -> list[Photo]:
         ]
     except ValueError as error:
         raise InputError(
-            f"{file}: a number is damaged ({error}); remove the file, and all photos are looked at again.",
+            f"{file}: a number is damaged ({error}); remove the file to process all photos again.",
             code="photo-table-damaged",
             file=file,
         ) from None
@@ -103,7 +103,7 @@ def _all_columns(file: Path, header: list[str]) -> list[str]:
     missing = [name for name in _COLUMNS if name not in header]
     if missing:
         raise InputError(
-            f"{file}: no column called {missing[0]}; remove the file, and all photos are looked at again.",
+            f"{file}: no column called {missing[0]}; remove the file to process all photos again.",
             code="photo-table-damaged",
             file=file,
         )

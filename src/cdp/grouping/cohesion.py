@@ -65,19 +65,15 @@ def _add_up(ids: IntArray, doubt: AnyArray, labels: IntArray, total: DoubleArray
 def tie_groups(scored: ConsensusGraph, labels: Labels, k: int) -> GroupTies:
     """Compute the mean probability between all pairs of groups that have a scored pair between them."""
     n_groups = max(1, labels.n_identities)
-    keys = [np.empty(0, np.int64)]
-    for ends, _ in _between(scored, labels):
-        keys.append(np.unique(ends.min(axis=1) * n_groups + ends.max(axis=1)))
-    key = np.unique(np.concatenate(keys))
-    del keys
+    key = np.unique(np.concatenate([np.empty(0, np.int64), *map(np.unique, _keys_between(scored, labels))]))
     ids = np.stack([key // n_groups, key % n_groups], axis=1)
     if isinstance(scored, SimilarityGraph):
         mean = _mean_between(scored, labels, ids)
         order = np.argsort(-mean, kind="stable")
         return GroupTies(ids[order].astype(np.int32), mean[order])
     total, present = np.zeros(len(key)), np.zeros(len(key), np.int64)
-    for ends, probability in _between(scored, labels):
-        position = np.searchsorted(key, ends.min(axis=1) * n_groups + ends.max(axis=1))
+    for keys, probability in _between(scored, labels):
+        position = np.searchsorted(key, keys)
         np.add.at(total, position, probability)
         np.add.at(present, position, 1)
     sizes = np.bincount(labels.labels[labels.labels >= 0], minlength=n_groups).astype(np.float64)[ids]
@@ -139,11 +135,18 @@ def as_probability(tie: DoubleArray, threshold: float) -> DoubleArray:
 
 
 def _between(scored: ConsensusGraph, labels: Labels) -> Iterator[tuple[LongArray, DoubleArray]]:
-    """Yield the labels and probabilities of pairs between two groups, block by block."""
+    """Yield keys (smaller label · groups + larger label) and probabilities of pairs between groups."""
+    n_groups = max(1, labels.n_identities)
     for start, stop in spans(len(scored), PAIRS_PER_BLOCK):
-        ends = labels.labels[scored.ids[start:stop]].astype(np.int64)
-        between = (ends >= 0).all(axis=1) & (ends[:, 0] != ends[:, 1])
-        yield ends[between], 1 - scored.doubt[start:stop][between].astype(np.float64)
+        one, other = (labels.labels[scored.ids[start:stop, end]] for end in range(2))
+        rows = np.flatnonzero((one >= 0) & (other >= 0) & (one != other))
+        first, second = one[rows].astype(np.int64), other[rows]
+        keys = np.minimum(first, second) * n_groups + np.maximum(first, second)
+        yield keys, 1 - scored.doubt[start + rows].astype(np.float64)
+
+
+def _keys_between(scored: ConsensusGraph, labels: Labels) -> Iterator[LongArray]:
+    return (keys for keys, _ in _between(scored, labels))
 
 
 def group_sizes(labels: Labels) -> LongArray:

@@ -7,7 +7,7 @@ assigned cell.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
 from typing import Any
@@ -32,6 +32,8 @@ _COARSE_NPROBE = 6
 # benchmarks.scale`).
 _NEARBY_CELLS = (256, 2048)
 _CENTROIDS_SEARCHED = 2**16
+# An image whose cell is known from before centroids moved a little is compared with this many cells near it.
+_NEAREST = 32
 _BLOCK_ROWS = 4096
 _TILE_ENTRIES = 2**20
 _TILES_PER_BLOCK = 8
@@ -48,13 +50,17 @@ class Centroids:
         coarse: unit vectors (n_coarse, d), the centroids of coarse cells.
         offsets: where the centroids of each coarse cell start, int64 (n_coarse + 1,).
         nearby: cells nearest to every cell, itself among them, int32 (nlist, ...), -1 where there are fewer;
-            the cells to probe are taken from them. None = all centroids are compared.
+            the cells to probe are taken from them, and they are sorted to 0.001. None = all centroids are
+            compared.
+        known: int32 (n,), the cell of every image shortly before, when centroids had moved a little less; -1
+            where it is unknown. None = of all images.
     """
 
     vectors: FloatArray
     coarse: FloatArray
     offsets: LongArray
     nearby: IntArray | None = None
+    known: IntArray | None = None
 
     def __len__(self) -> int:
         return len(self.vectors)
@@ -112,6 +118,38 @@ def assign_cells(
     for (start, stop), of_block in zip(cut, found, strict=True):
         cells[start:stop] = of_block
     return cells
+
+
+def assign_again(
+    vectors: Vectors, centroids: Centroids, before: IntArray, *, runtime: Runtime, rows: Rows
+) -> IntArray:
+    """Assign images whose cell is known from before centroids moved a little, int32 (len(rows),).
+
+    They are compared with the cells nearest to that one only, so the time per image does not grow with nlist.
+    """
+    assert centroids.nearby is not None
+    cells = np.empty(len(rows), np.int32)
+    order, _ = inverted_lists(before, len(centroids))
+    places = [order[slice(*span)] for span in spans(len(rows), _BLOCK_ROWS)]
+    shared = (vectors, centroids.vectors, np.ascontiguousarray(centroids.nearby[:, :_NEAREST]))
+    given = ((rows[some], before[some]) for some in places)
+    for some, found in zip(places, runtime.map(_assign_block_again, shared, given), strict=True):
+        cells[some] = found
+    return cells
+
+
+def _assign_block_again(
+    shared: tuple[Vectors, FloatArray, IntArray], block: tuple[Rows, IntArray]
+) -> IntArray:
+    vectors, centroids, nearest = shared
+    rows, before = block
+    queries, found = vectors.take(rows), np.empty(len(rows), np.int32)
+    bounds = [0, *(np.flatnonzero(np.diff(before)) + 1).tolist(), len(before)]
+    for start, stop in pairwise(bounds):
+        cells = nearest[before[start]]
+        cells = cells[cells >= 0]
+        found[start:stop] = cells[np.argmax(queries[start:stop] @ centroids[cells].T, axis=1)]
+    return found
 
 
 def _queries(vectors: Vectors, block: tuple[int, int] | Rows) -> FloatArray:
@@ -174,6 +212,7 @@ def cells_to_probe(
     n_rows = vectors.n_images if rows is None else len(rows)
     dtype = np.int16 if len(centroids) < 2**15 else np.int32
     cells = runtime.full((n_rows, nprobe), -1, dtype)
+    known, centroids = centroids.known, replace(centroids, known=None)  # not sent to other processes
     shared = (vectors, centroids, nprobe)
     if centroids.nearby is None:
         cut = spans(n_rows, _TILES_PER_BLOCK * _rows_per_tile(centroids))
@@ -181,12 +220,29 @@ def cells_to_probe(
         for (start, stop), found in zip(cut, runtime.map(_probe_all, shared, blocks), strict=True):
             cells[start:stop] = found
         return cells
-    assigned = assign_cells(vectors, centroids, runtime=runtime, rows=rows)
+    assigned = _assign_all(vectors, centroids, known, runtime, rows)
     order, _ = inverted_lists(assigned, len(centroids))
     places = [order[slice(*span)] for span in spans(n_rows, _BLOCK_ROWS)]
     few = ((some if rows is None else rows[some], assigned[some]) for some in places)
     for some, found in zip(places, runtime.map(_probe_nearby, shared, few), strict=True):
         cells[some] = found
+    return cells
+
+
+def _assign_all(
+    vectors: Vectors, centroids: Centroids, known: IntArray | None, runtime: Runtime, rows: Rows | None
+) -> IntArray:
+    """Assign each image, or some of them, to a cell; most cells are known from training."""
+    if known is None:
+        return assign_cells(vectors, centroids, runtime=runtime, rows=rows)
+    wanted = np.arange(vectors.n_images, dtype=np.int32) if rows is None else rows
+    cells: IntArray = known[wanted]
+    for places, is_known in ((np.flatnonzero(cells >= 0), True), (np.flatnonzero(cells < 0), False)):
+        some = wanted[places]
+        if is_known:
+            cells[places] = assign_again(vectors, centroids, cells[places], runtime=runtime, rows=some)
+        else:
+            cells[places] = assign_cells(vectors, centroids, runtime=runtime, rows=some)
     return cells
 
 

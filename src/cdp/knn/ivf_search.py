@@ -31,7 +31,7 @@ import numpy as np
 
 from cdp.blocks import spans
 from cdp.knn.autotune import OperatingPoint, choose_operating_point
-from cdp.knn.cell_ranges import probe_ranges
+from cdp.knn.cell_ranges import RangeLists, probe_ranges, search_assigned_ranges
 from cdp.knn.exact import exact_graph, search_bytes
 from cdp.knn.ivf import cells_to_probe, order_by_cell, reorder_rows
 from cdp.knn.pair_similarity import rerank_block, rows_per_rerank
@@ -44,7 +44,7 @@ from cdp.types import Embeddings, KnnGraph
 from cdp.types.arrays import FloatArray, IntArray, LongArray
 
 # Part of the key of cached graphs; raise it when the search finds other neighbors than before.
-APPROXIMATE_VERSION = 8
+APPROXIMATE_VERSION = 9
 # Rounds of probing end at these places among an image's nearest cells, then every 32: inverted lists of
 # queries stay small.
 _ROUND_ENDS = (1, 4, 16, 48)
@@ -179,15 +179,22 @@ class _IvfSearch:
             context.product  # noqa: B018 (computed once, before several threads need it)
         nlist = len(self.point.centroids)
         cut = spans(nlist, _CELLS_PER_CHECKPOINT)
-        lists = TopKLists.of(self.best, self.ids)
+        lists, ranges = TopKLists.of(self.best, self.ids), None
         for start, stop in _rounds(first, last):
             part += len(cut)
             if part <= n_resumed:
                 continue
             cells = Round.of(self.cells, start, stop, nlist, self.runtime)
-            if start > 0 and self.runtime.pool is not None:
-                for share in probe_ranges(context, cells, self.best, self.ids, self.runtime):
+            if self.runtime.pool is not None:
+                if start == 0:
+                    shares = search_assigned_ranges(context, cells, self.best, self.ids, self.runtime)
+                else:
+                    ranges = ranges or RangeLists(self.best, self.ids, self.runtime)
+                    shares = probe_ranges(context, cells, ranges, self.runtime)
+                for share in shares:
                     yield start + share * (stop - start)
+                if ranges is not None and (checkpoint.save is not None or stop == last):
+                    ranges.collect()
                 checkpoint.note(part, self.best, self.ids)
                 continue
             search = search_assigned_cells if start == 0 else probe_cells
@@ -197,6 +204,8 @@ class _IvfSearch:
                 for share in search(context, cells.cells(low, high), lists, self.runtime):
                     yield start + (low + share * (high - low)) / nlist * (stop - start)
                 checkpoint.note(number, self.best, self.ids)
+        if ranges is not None:
+            ranges.remove()
 
     def _cells_to_probe(self, nprobe: int) -> IntArray:
         return cells_to_probe(self.vectors, self.point.centroids, nprobe, runtime=self.runtime)

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from cdp.blocks import spans
-from cdp.knn.ivf import Centroids, assign_cells, find_nearby_cells, inverted_lists
+from cdp.knn.ivf import Centroids, assign_again, assign_cells, find_nearby_cells, inverted_lists
 from cdp.knn.pca import Vectors
 from cdp.knn.topk import top_columns
 from cdp.runtime.kernels import kernel
@@ -15,6 +15,7 @@ from cdp.runtime.runtime import Runtime
 from cdp.types.arrays import FloatArray, IntArray, LongArray
 
 _SAMPLE_PER_CELL = 32
+_SAMPLE_PER_COARSE_CELL = 256
 _ITERATIONS = 5
 # Centroids of few images are noisy: with two more iterations on a larger sample, structureless images need a
 # tenth fewer probes for the same recall. Measured by `python -m benchmarks.search constants`.
@@ -44,7 +45,9 @@ def train_centroids(
     for start, stop in spans(n_sample, _BLOCK_ROWS):
         sample[start:stop] = vectors.take(drawn[start:stop])
     sample = runtime.finished(sample)
-    coarse = _k_means(sample, round(np.sqrt(nlist)), generator, runtime)
+    n_coarse = round(np.sqrt(nlist))
+    few = np.ascontiguousarray(sample[:: max(1, n_sample // (_SAMPLE_PER_COARSE_CELL * n_coarse))])
+    coarse = _k_means(few, n_coarse, generator, runtime)
     order, bounds = inverted_lists(_nearest(sample, coarse, runtime), len(coarse))
     used = np.flatnonzero(np.diff(bounds)).tolist()
     rows_of_cells = ((cell, sample[order[bounds[cell] : bounds[cell + 1]]]) for cell in used)
@@ -63,14 +66,24 @@ def refine_centroids(
     n_rows = min(vectors.n_images, _REFINEMENT_PER_CELL * nlist)
     rows = np.random.default_rng((seed, 2)).choice(vectors.n_images, n_rows, replace=False)
     rows.sort()
+    cells: IntArray | None = None
     for _ in range(_REFINEMENTS if len(centroids) > 1 else 0):
-        centroids = _refine(centroids, vectors, rows, runtime)
-    return centroids
+        if cells is None or centroids.nearby is None:
+            cells = assign_cells(vectors, centroids, runtime=runtime, rows=rows)
+        else:
+            cells = assign_again(vectors, centroids, cells, runtime=runtime, rows=rows)
+        centroids = _move(centroids, vectors, rows, cells, runtime)
+    if cells is None or centroids.nearby is None:
+        return centroids
+    known = np.full(vectors.n_images, -1, np.int32)
+    known[rows] = cells
+    return replace(centroids, known=known)
 
 
-def _refine(centroids: Centroids, vectors: Vectors, rows: LongArray, runtime: Runtime) -> Centroids:
+def _move(
+    centroids: Centroids, vectors: Vectors, rows: LongArray, cells: IntArray, runtime: Runtime
+) -> Centroids:
     """Move every centroid to the mean of the rows assigned to it."""
-    cells = assign_cells(vectors, centroids, runtime=runtime, rows=rows)
     order, bounds = inverted_lists(cells, len(centroids))
     # Every cell's rows are added in their order, however cells are cut into blocks.
     parts = (

@@ -143,9 +143,9 @@ def search_assigned_cells(
 ) -> Iterator[float]:
     """Fill the empty lists with the top-k of every image's assigned cell; yield the share done."""
     shared = context, lists.best.shape[1]
-    for done, found in enumerate(runtime.map(_search_assigned, shared, _batches(cells)), 1):
+    for done, found in enumerate(runtime.map(search_assigned, shared, _batches(cells)), 1):
         for images, similarity, others in found:
-            rows = _as_slice(images)
+            rows = as_slice(images)
             lists.best[rows], lists.ids[rows], lists.thresholds[rows] = similarity, others, similarity[:, -1]
         yield min(1.0, done * _CELLS_PER_BATCH / len(cells))
 
@@ -154,7 +154,7 @@ def _batches(cells: Sequence[Cell]) -> Iterator[Sequence[Cell]]:
     return (cells[start:stop] for start, stop in spans(len(cells), _CELLS_PER_BATCH))
 
 
-def _search_assigned(
+def search_assigned(
     shared: tuple[SearchContext, int], cells: Sequence[Cell]
 ) -> list[tuple[IntArray, FloatArray, IntArray]]:
     """Compare the images of each cell with each other."""
@@ -255,11 +255,11 @@ def _queries_per_turn(cell: Cell) -> int:
 
 
 def _vectors_of(vectors: Vectors, images: IntArray) -> FloatArray:
-    rows = _as_slice(images)
+    rows = as_slice(images)
     return vectors.block(rows.start, rows.stop) if isinstance(rows, slice) else vectors.take(images)
 
 
-def _as_slice(images: IntArray) -> slice | IntArray:
+def as_slice(images: IntArray) -> slice | IntArray:
     """Convert ascending ids to a slice if contiguous, as those of a cell are: nothing is gathered then."""
     if len(images) and images[-1] - images[0] + 1 == len(images):
         return slice(int(images[0]), int(images[-1]) + 1)

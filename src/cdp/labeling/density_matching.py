@@ -19,13 +19,15 @@ import numpy as np
 
 from cdp.blocks import PAIRS_PER_BLOCK, spans
 from cdp.types import ConsensusGraph, Views
-from cdp.types.arrays import DoubleArray, LongArray
+from cdp.types.arrays import DoubleArray, IntArray, LongArray
 
 MAX_ROUNDS = 3
 """Maximum number of times that pairs are scored until labeled images are as dense as the others."""
 
 _AS_DENSE = 0.7
 _FEWEST_PAIRS = 500
+# Sums over a range of images are added up at once, where the range has no more than this many per image.
+_WIDEST_RANGE = 8
 
 
 def images_per_identity(scored: ConsensusGraph, labeled: LongArray) -> tuple[float, float]:
@@ -49,7 +51,7 @@ def images_per_identity(scored: ConsensusGraph, labeled: LongArray) -> tuple[flo
         probability = 2 * probability / (1 + probability)
         weight = np.where((one < 0) & (other < 0), probability, (one == other).astype(np.float64))
         for end in ids.T:
-            partners += np.bincount(end, weight, len(labeled))
+            _add_weights(partners, end, weight)
     share = 1 / (1 + partners)
     is_labeled = labeled >= 0
     n_unlabeled, n_labeled = int((~is_labeled).sum()), int(is_labeled.sum())
@@ -57,6 +59,16 @@ def images_per_identity(scored: ConsensusGraph, labeled: LongArray) -> tuple[flo
         n_unlabeled / max(float(share[~is_labeled].sum()), 1e-9),
         n_labeled / max(float(share[is_labeled].sum()), 1e-9),
     )
+
+
+def _add_weights(sums: DoubleArray, images: IntArray, weight: DoubleArray) -> None:
+    """Add the weights of a block of images to their sums; the time depends on the block alone."""
+    low, high = int(images.min()), int(images.max()) + 1
+    if high - low <= _WIDEST_RANGE * len(images):
+        sums[low:high] += np.bincount(images - low, weight, high - low)
+        return
+    found, place = np.unique(images, return_inverse=True)
+    sums[found] += np.bincount(place, weight)
 
 
 class Use(NamedTuple):

@@ -63,8 +63,8 @@ class CDP(ClusterMixin, BaseEstimator):  # type: ignore[misc]
             mediator), "vote", any classifier with `fit` and `predict_proba`, or a trained `Mediator`.
         inputs: inputs of the mlp.
         train_on: images to train the mlp on: "auto", "labeled" or "validation".
-        disjoint: labeled and unlabeled images show different people (True); where the images show otherwise,
-            it is false, with a note.
+        disjoint: labeled and unlabeled images show different people; None = decided from the images, and
+            noted.
         min_votes: with "vote": committee members that must agree; "all" or a number.
         grouping: "average" (average linkage) or "components" (the paper's connected components).
         max_cluster_size: maximum number of images per identity; "auto" = 600, or no limit by similarity.
@@ -315,8 +315,8 @@ class CDP(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         if classifier is None or isinstance(classifier, str):
             if settings.is_trained and settings.mediator not in ("auto", "trees") and labeled.is_empty:
                 raise InputError(
-                    f"CDP(mediator={settings.mediator!r}) learns from identities and none is given: give y, "
-                    "-1 where unknown, or leave mediator out.",
+                    f"CDP(mediator={settings.mediator!r}) needs labeled identities: give y (-1 where "
+                    "unknown), or leave mediator out.",
                     code="mediator-without-identities",
                     key="mediator",
                 )

@@ -23,7 +23,7 @@ greatest; a wide gap between two merges is preferred, which decides among few im
 that no false merge is expected. Groups, and with them
 z, q and E, are found in a few rounds. These begin with mutual nearest neighbors, which are right for
 identities of few images. Where that finds nothing, as among identities that are most of the images, rounds
-begin with the groups above the widest gap between two merges; what they find must be clear.
+begin with the groups above the widest gap between two merges; hardly any merge that they find may be false.
 """
 
 from __future__ import annotations
@@ -52,9 +52,8 @@ _SURE_FALSE = 0.1
 _LOWEST = 4.0
 """Least threshold, as z: below it pairs are not worth a merge, however few there are."""
 
-_CLEAR, _CLEAR_SPREADS, _HARDLY_FALSE = 3.5, 5.5, 0.02
-"""What is clear: a median z inside groups this high in a model with so many spreads up to an image and
-itself, or so few false merges to expect."""
+_HARDLY_FALSE = 0.02
+"""Expected share of false merges up to which groups are clear."""
 
 _LOWER = (0.05, 0.25)
 _LOWER_NORMAL = (-1.6449, -0.6745)
@@ -148,7 +147,7 @@ def find_merge_threshold(images: LinkedImages, seed: int = 0) -> MergeThreshold 
     if found is not None:
         return found
     found = _rounds(images, tree, random, tree.cut(int(tree.gap.argmax())), seed)
-    return found if found is not None and _is_clear(images, tree, random, found, seed) else None
+    return found if found is not None and found.false_share <= _HARDLY_FALSE else None
 
 
 @dataclass(frozen=True, eq=False)
@@ -260,20 +259,6 @@ def _rounds(
             break
         seen.add(at)
     return found
-
-
-def _is_clear(images: LinkedImages, tree: _Tree, random: _Sample, found: MergeThreshold, seed: int) -> bool:
-    """Return whether groups are clearly more similar than impostors, or hardly any merge is false."""
-    if found.false_share <= _HARDLY_FALSE:
-        return True
-    groups = tree.cut(found.at)
-    scale = _Scale.of(_pairs_between(random.similarity, groups[random.rows]), images.top)
-    inside = _sample_groups(images, groups, seed)
-    number = groups[inside.rows]
-    same = number[:, None] == number[None, :]
-    np.fill_diagonal(same, False)
-    is_far = float(scale.z(np.median(inside.similarity[same]))) >= _CLEAR
-    return scale.highest >= _CLEAR_SPREADS and is_far
 
 
 @dataclass(frozen=True, eq=False)
@@ -412,8 +397,8 @@ def _between_share(z: AnyArray, groups: LongArray) -> float:
 
 
 def _upper_spread(values: AnyArray) -> float:
-    center, high = np.quantile(values, [0.5, 0.98])
-    return float(high - center)
+    above = values - np.median(values)
+    return float(np.sqrt((above[above > 0] ** 2).mean())) if (above > 0).any() else 0.0
 
 
 def _cut(tree: _Tree, null: _Null) -> tuple[int, MergeThreshold | None]:

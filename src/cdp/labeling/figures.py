@@ -6,14 +6,14 @@ import numpy as np
 from msgspec.structs import replace
 
 from cdp.blocks import PAIRS_PER_BLOCK, spans
-from cdp.evaluate.agreement import agreement
+from cdp.evaluate.agreement import agreement, count_same_edges, count_same_pairs
 from cdp.evaluate.importance import permutation_importance
-from cdp.evaluate.label_figures import measure_labels, measure_pairs
-from cdp.labeling.labeling import Labeling
+from cdp.evaluate.label_figures import count_pairs, measure_labels, score_pairs
+from cdp.labeling.labeling import Labeling, whole_graphs
 from cdp.runtime.runtime import Runtime
 from cdp.scoring.pairs import candidate_pairs
 from cdp.scoring.paper_features import extract_features, prepare_features
-from cdp.types import KnnGraph, Labels, Status, Views
+from cdp.types import Labels, Status, Views
 from cdp.types.arrays import AnyArray, LongArray
 from cdp.types.opinions import block_columns
 from cdp.types.run_record import (
@@ -27,7 +27,6 @@ from cdp.types.run_record import (
 )
 
 _MOST_SCORED = 20_000
-_ROWS_PER_BLOCK = 8192
 
 
 def measure_labeling(
@@ -48,12 +47,13 @@ def measure_labeling(
         views: of the images that were labeled, with their true identities where known.
         names: of the models, base first; those of the views unless given.
         seed: of the sample of pairs that the importance of inputs is measured on.
-        runtime: memory budget and spill files.
+        runtime: how it runs.
     """
     counted = _identities_to_count(labeling, views)
-    graphs = list(labeling.graphs.values())
+    graphs = whole_graphs(labeling.graphs)
     identities = np.full(views.n_images, -1, np.int64) if views.identities is None else views.identities
     shown = list(views.names) if names is None else names
+    edges = count_same_edges(graphs, identities, runtime).tolist()
     return Results(
         labels=measure_label_figures(
             labeling.labels,
@@ -72,13 +72,15 @@ def measure_labeling(
                 Member(
                     name=name,
                     role="member" if at else "base",
-                    edge_precision=_edge_precision(graph, identities),
+                    edge_precision=n_same / n_known if n_known else None,
                     graph_recall=graph.recall,
                     same_identity_recall=labeling.same_identity_recall.get(model),
                 )
-                for at, (name, (model, graph)) in enumerate(zip(shown, labeling.graphs.items(), strict=True))
+                for at, (name, model, graph, (n_known, n_same)) in enumerate(
+                    zip(shown, labeling.graphs, graphs, edges, strict=True)
+                )
             ],
-            agreement=Agreement(names=shown, matrix=agreement(graphs, runtime).tolist()),
+            agreement=Agreement(names=shown, matrix=agreement(graphs, runtime, views.n_images).tolist()),
         ),
     )
 
@@ -109,8 +111,9 @@ def _identities_to_count(labeling: Labeling, views: Views) -> LongArray:
 def _pairs(labeling: Labeling, counted: LongArray, runtime: Runtime | None) -> PairScores | None:
     if not (counted >= 0).any():
         return None
-    base = labeling.candidates
-    return measure_pairs(labeling.accepted, candidate_pairs(base, runtime), counted)
+    (graph,) = whole_graphs(labeling.candidate_lists)
+    candidates = count_same_pairs(graph, counted, runtime)
+    return score_pairs(count_pairs(labeling.accepted.ids, counted), candidates)
 
 
 def _sizes(numbers: AnyArray) -> list[int]:
@@ -150,15 +153,3 @@ def _mediator(
         training_pairs={name: float(value) for name, value in mediator.training.items()},
         importance=importance,
     )
-
-
-def _edge_precision(graph: KnnGraph, identities: LongArray) -> float | None:
-    """Share of neighbors that show the same identity."""
-    n_known, n_same = 0, 0
-    for start, stop in spans(graph.n_images, _ROWS_PER_BLOCK):
-        near, own = graph.neighbors[start:stop], identities[start:stop, None]
-        theirs = np.where(near >= 0, identities[np.maximum(near, 0)], -1)
-        known = (own >= 0) & (theirs >= 0)
-        n_known += int(known.sum())
-        n_same += int(((theirs == own) & known).sum())
-    return n_same / n_known if n_known else None

@@ -251,9 +251,8 @@ def _without_labels(settings: ConsensusSettings) -> ConsensusSettings:
     """Refuse a threshold that is a probability where nobody is labeled: without labels it is a z-score."""
     if settings.threshold is not None and settings.threshold <= 1:
         raise InputError(
-            f"threshold = {settings.threshold:g} is a probability, but nobody is labeled, and without labels "
-            "the threshold is a z-score (usually 3 to 8); leave it out to have it estimated, or label some "
-            "people.",
+            f"threshold = {settings.threshold:g} is a probability, but without labels the threshold is a "
+            "z-score (usually 3 to 8); leave it out to have it estimated, or label some people.",
             code="threshold-needs-labels",
             key="threshold",
             value=settings.threshold,

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 from scipy import sparse
 
-from cdp.labeling.labeling import Labeling
+from cdp.labeling.labeling import FirstLists, Labeling
 from cdp.runtime.kernels import kernel
 from cdp.runtime.packing import is_mapped
 from cdp.runtime.runtime import Runtime
@@ -65,14 +66,15 @@ def keep_first(whole: Labeling, n_images: int, runtime: Runtime) -> Labeling:
     """Keep the first images of a labeling; an image that is left alone in its group is discarded."""
     labels = first_rows(whole.labels, n_images)
     soft = whole.soft_labels
+    cut = partial(first_lists, n_images=n_images, runtime=runtime)
     return replace(
         whole,
         labels=labels,
         accepted=_first_pairs(whole.accepted, n_images, runtime),
         scored=_first_pairs(whole.scored, n_images, runtime),
         soft_labels=None if soft is None else _first_soft_rows(soft, whole.labels, labels),
-        graphs={name: first_lists(graph, n_images, runtime) for name, graph in whole.graphs.items()},
-        candidates=first_lists(whole.candidates, n_images, runtime),
+        graphs=FirstLists(whole.graphs, cut),
+        candidate_lists=FirstLists(whole.candidate_lists, cut),
         validation=whole.validation[:n_images],
     )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from scipy import sparse
@@ -13,6 +13,33 @@ from cdp.scoring.settings import ConsensusSettings
 from cdp.types import ConsensusGraph, KnnGraph, Labels, Views
 from cdp.types.arrays import BoolArray
 from cdp.types.run_record import CalibrationBin, Expectation, ThresholdEstimate, Tuning
+
+
+class FirstLists(Mapping[str, KnnGraph]):
+    """Graphs of the first images by model, cut out of the graphs of all images when they are asked for.
+
+    Attributes:
+        whole: graphs of all images by model.
+    """
+
+    def __init__(self, whole: Mapping[str, KnnGraph], cut: Callable[[KnnGraph], KnnGraph]) -> None:
+        self.whole = whole
+        self._cut = cut
+        self._found: dict[str, KnnGraph] = {}
+
+    def __getitem__(self, name: str) -> KnnGraph:
+        if name not in self._found:
+            self._found[name] = self._cut(self.whole[name])
+        return self._found[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.whole)
+
+    def __len__(self) -> int:
+        return len(self.whole)
+
+    def __reduce__(self) -> tuple[type[dict[str, KnnGraph]], tuple[dict[str, KnnGraph]]]:
+        return dict, (dict(self),)
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,7 +54,8 @@ class Labeling:
         scored: all pairs that count when groups are made, accepted or not.
         soft_labels: float32 (n, C) sparse, or None if not asked for.
         graphs: k-NN graphs by model, base first.
-        candidates: the graph whose edges are the candidate pairs: the base's, or that of all models fused.
+        candidate_lists: only the graph whose edges are the candidate pairs: the base's, or that of all models
+            fused.
         mediator: the paper's, if it scored the pairs.
         tuning: how the threshold was chosen on labeled identities; None if it was not.
         estimate: how the threshold was estimated without labels; None if it was not.
@@ -49,8 +77,8 @@ class Labeling:
     accepted: ConsensusGraph
     scored: ConsensusGraph
     soft_labels: sparse.csr_array | None
-    graphs: dict[str, KnnGraph]
-    candidates: KnnGraph
+    graphs: Mapping[str, KnnGraph]
+    candidate_lists: Mapping[str, KnnGraph]
     mediator: Mediator | None
     tuning: Tuning | None
     estimate: ThresholdEstimate | None
@@ -63,3 +91,13 @@ class Labeling:
     kept: ScoredPairs | None = None
     joined: Views | None = None
     share: float = 1.0
+
+    @property
+    def candidates(self) -> KnnGraph:
+        """The graph whose edges are the candidate pairs."""
+        return next(iter(self.candidate_lists.values()))
+
+
+def whole_graphs(graphs: Mapping[str, KnnGraph]) -> list[KnnGraph]:
+    """Return graphs with the lists of all images: joined ones follow the others."""
+    return list((graphs.whole if isinstance(graphs, FirstLists) else graphs).values())

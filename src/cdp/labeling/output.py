@@ -127,7 +127,8 @@ def write_tables(folder: Path, table: pa.Table, *, quote_formulas: bool = False)
     import pyarrow.parquet
 
     with replacing(folder / "labels.parquet") as file:
-        pyarrow.parquet.write_table(table, file)
+        # Row numbers and confidences hardly repeat; only texts are stored as entries of a dictionary.
+        pyarrow.parquet.write_table(table, file, use_dictionary=["path", "photo", "name", "status"])
     if quote_formulas:
         for at, name in enumerate(table.column_names):
             if name in ("path", "photo", "name"):

@@ -238,7 +238,7 @@ class _Labeling:
 
     def _score_joined(self, joined: Views) -> _Scored:
         """Score unlabeled and labeled images together, with labeled images matched in density."""
-        matches = self.settings.mediator == "trees" and self.settings.disjoint and self.rows is None
+        matches = self.settings.mediator == "trees" and self.settings.is_disjoint and self.rows is None
         share = 1.0
         for left in reversed(range(MAX_ROUNDS if matches else 1)):
             views = join(self.unlabeled, use_share(joined, share, self.seed), self.rows, self.runtime)
@@ -268,7 +268,7 @@ class _Labeling:
         """
         if self.settings.mediator == "similarity":
             labeling = self._group(scored)
-            if self.settings.disjoint and shows_overlap(labeling.labels, scored.pairs.identities):
+            if self.settings.disjoint is None and shows_overlap(labeling.labels, scored.pairs.identities):
                 settings = replace(labeling.settings, disjoint=False)
                 labeling = replace(labeling, settings=settings, notes=(*labeling.notes, _OVERLAP))
             return labeling
@@ -281,7 +281,7 @@ class _Labeling:
             return self._group(scored)
         by_similarity = self._label_by_similarity(scored)
         job = self
-        if self.settings.disjoint and shows_overlap(by_similarity.labels, identities):
+        if self.settings.disjoint is None and shows_overlap(by_similarity.labels, identities):
             settings = replace(self.settings, disjoint=False)
             job = replace(self, fitted=replace(self.fitted, settings=settings))
             scored = replace(scored, notes=(*scored.notes, _OVERLAP))
@@ -289,7 +289,7 @@ class _Labeling:
         if is_clearly_better(by_trees.labels, by_similarity.labels, identities):
             return by_trees
         # Blind groups say what to expect: those that keep the labeled identities are right about them.
-        expected = expect(by_similarity.labels, identities, self.seed, disjoint=job.settings.disjoint)
+        expected = expect(by_similarity.labels, identities, self.seed, disjoint=job.settings.is_disjoint)
         return replace(job._label_by_similarity(scored, by_similarity), expected=expected)
 
     def _label_by_similarity(self, scored: _Scored, before: Labeling | None = None) -> Labeling:
@@ -351,7 +351,7 @@ class _Labeling:
         if tuning_identities is not None and settings.mediator != "vote":
             assert isinstance(scored.pairs.scored, ConsensusGraph)
             calibration = measure_calibration(
-                scored.pairs.scored, tuning_identities, disjoint=settings.disjoint
+                scored.pairs.scored, tuning_identities, disjoint=settings.is_disjoint
             )
         with runtime.step("groups"):
             labels = group(
@@ -363,10 +363,11 @@ class _Labeling:
                 runtime=runtime,
             )
         if tuning_identities is not None:
-            expected = expect(labels, tuning_identities, self.seed, disjoint=settings.disjoint)
+            disjoint = settings.is_disjoint
+            expected = expect(labels, tuning_identities, self.seed, disjoint=disjoint)
             notes += _missed_precision(settings, chosen.threshold, expected)
             if settings.grouping == "average":
-                labels = calibrate(pairs, labels, tuning_identities, settings.k, disjoint=settings.disjoint)
+                labels = calibrate(pairs, labels, tuning_identities, settings.k, disjoint=disjoint)
         soft = None
         if settings.soft_depth:
             with runtime.step("soft labels"):
@@ -381,7 +382,7 @@ class _Labeling:
             scored=pairs,
             soft_labels=soft,
             graphs={name: graph.nearest(settings.k) for name, graph in scored.pairs.graphs.items()},
-            candidates=scored.pairs.candidate_graph,
+            candidate_lists={"": scored.pairs.candidate_graph},
             mediator=self.fitted.mediator,
             tuning=chosen.tuning,
             estimate=chosen.estimate,
@@ -417,7 +418,7 @@ def _to_choose_on(
         return None, (not_chosen(settings, "no validation images are labeled"),)
     if views.identities is None or not (views.identities[rows] >= 0).any():
         raise InputError(
-            "The validation images have no identities, so the threshold cannot be chosen on them; give "
+            "The validation images have no identities, so they cannot choose the threshold; give "
             "identities, or a threshold.",
             code="validation-identities-missing",
             key="threshold",

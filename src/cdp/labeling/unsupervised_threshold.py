@@ -142,20 +142,18 @@ def _as_setting(threshold: float) -> float:
 
 def describe_estimate(found: ThresholdEstimate, subject: str = "Nobody is labeled, so the threshold") -> str:
     """Describe what was chosen, and how sure that is."""
-    text = f"{subject} was estimated without labels"
     if found.share_above is None:
         return (
-            f"{text}: only copies are joined, because no pair is more similar than impostors are. Are there "
-            "several images of anybody, and does the model get its images as it wants them?"
+            f"{subject} was estimated without labels: no pair of images is clearly more similar than images "
+            "of different people, so only copies are grouped. Check what input the model expects, or label a "
+            "few people."
         )
-    text += f": {describe_share(found)} (threshold = {found.chosen:g})."
+    reached = (
+        f"1 of {round(1 / found.share_above):,} pairs of images reaches"
+        if found.share_above
+        else "no pair reaches"
+    )
+    text = f"{subject} was estimated without labels: {found.chosen:g}, which {reached}."
     if found.precision is not None:
         text += f" About {1 - found.precision:.1%} of the pairs in groups are expected to be wrong."
     return text
-
-
-def describe_share(found: ThresholdEstimate) -> str:
-    """Say in words how few pairs are above the threshold."""
-    if not found.share_above:
-        return "more similar than any two images that were compared"
-    return f"as similar as only 1 of {round(1 / found.share_above):,} pairs of images"

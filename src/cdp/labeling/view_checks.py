@@ -48,8 +48,8 @@ def check_views(
     for (name, one), (other, another) in combinations(zip(views.names, views, strict=True), 2):
         if _are_copies(one, another):
             raise InputError(
-                f"{name!r} and {other!r} hold the same embeddings, so their agreement would be evidence of "
-                f"nothing; leave {other!r} out, or give the embeddings that are meant.",
+                f"{name!r} and {other!r} hold the same embeddings, so their agreement says nothing; leave "
+                f"{other!r} out, or give the embeddings that are meant.",
                 code="models-identical",
                 models=(name, other),
             )
@@ -168,9 +168,8 @@ def check_labeled(parts: Sequence[Views], settings: ConsensusSettings) -> None:
     """Refuse labeled parts that a mediator cannot be trained on, or a vote not be tuned on."""
     if not parts and settings.is_trained:
         raise InputError(
-            "The mediator is trained on identities, and no labeled part is given; give one, give "
-            "a trained mediator, "
-            'or use mediator = "vote", which needs none.',
+            "The mediator needs labeled images; give a labeled part or a trained mediator, or use "
+            'mediator = "vote".',
             code="labeled-missing",
         )
     for number, views in enumerate(parts):
@@ -191,8 +190,8 @@ def check_labeled(parts: Sequence[Views], settings: ConsensusSettings) -> None:
 def _require_identities(views: Views, *, two: bool) -> None:
     if views.identities is None:
         raise InputError(
-            "The mediator is trained on identities and the labeled part has none; give them with "
-            'Views(..., identities=...), or use mediator = "vote", which needs none.',
+            "The labeled part has no identities, which the mediator needs; give them with "
+            'Views(..., identities=...), or use mediator = "vote".',
             code="labeled-identities-missing",
         )
     unknown = np.flatnonzero(views.identities < 0)

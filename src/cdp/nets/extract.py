@@ -129,7 +129,7 @@ def choose_members(networks: Path, base: str | None, members: Sequence[str] | No
     """Choose the committee: the names asked for, or every trained network except the base."""
     if not networks.is_dir():
         raise InputError(
-            f"{networks}: there is no such folder; give the --out of cdp train.",
+            f"{networks}: no such folder; give the --out of cdp train.",
             code="networks-folder-missing",
             folder=networks,
         )

@@ -175,7 +175,7 @@ def _not_downloaded(reason: str, place: Path, wanted: Sequence[PublishedModel], 
     """Return what to do without a network: which files, from where, into which folder."""
     listed = " and ".join(f"{address}/{one.path}" for one in wanted)
     return InputError(
-        f"The models cannot be downloaded ({reason}); put {listed} into {place}, or give models of your own.",
+        f"The models cannot be downloaded ({reason}); put {listed} into {place}, or give --models FOLDER.",
         code="models-not-downloaded",
         files=tuple(one.file for one in wanted),
         addresses=tuple(f"{address}/{one.path}" for one in wanted),

@@ -128,7 +128,7 @@ def _check_input_size(file: Path, batch: int, height: int, width: int) -> None:
     if batch * height * width > _MOST_PIXELS:
         raise InputError(
             f"{file}: takes {batch:,} images of {height:,} x {width:,} pixels at once, more than any "
-            "embedding model; is it one?",
+            "embedding model; give one.",
             code="onnx-input-too-large",
             file=file,
             found=(batch, height, width),
@@ -141,8 +141,8 @@ def _open_once(path: str, checksum: str, inputs: str) -> OnnxEmbedder:
     opened = open_onnx_model(path).with_conventions(InputConventions.from_plain(json.loads(inputs)))
     if opened.checksum != checksum:
         raise InputError(
-            f"{path}: another model than the one that embedding was begun with; begin again, on storage that "
-            "all nodes see under the same path.",
+            f"{path}: the model changed since embedding began; start again, with storage that all nodes "
+            "see under the same path.",
             code="onnx-model-changed",
             file=path,
         )

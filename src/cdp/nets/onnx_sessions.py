@@ -88,7 +88,7 @@ class ModelSession:
             raise
         except Exception as error:  # onnxruntime has an exception for each of its status codes
             raise InputError(
-                f"{self.file}: fails on {shown} ({reason_of(error)}); is it whole, and a model of this kind?",
+                f"{self.file}: fails on {shown} ({reason_of(error)}); check the file and its kind.",
                 code="onnx-model-fails",
                 file=self.file,
             ) from None
@@ -130,7 +130,7 @@ def open_session(file: str | Path, device: str = "auto") -> ModelSession:
         raise
     except Exception as error:  # onnxruntime has an exception for each of its status codes
         raise InputError(
-            f"{file}: onnxruntime cannot open it ({reason_of(error)}); is it a whole .onnx file?",
+            f"{file}: onnxruntime cannot open it ({reason_of(error)}); copy it again.",
             code="onnx-file-unopenable",
             file=file,
         ) from None

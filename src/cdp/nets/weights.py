@@ -48,9 +48,7 @@ def read_tensors(file: Path, way_out: str) -> tuple[dict[str, Tensor], dict[str,
                 raise ValueError("its description is not a table")
             tensors = {name: opened.get_tensor(name) for name in opened.keys()}  # noqa: SIM118
     except FileNotFoundError:
-        raise InputError(
-            f"{file}: there is no such file; {way_out}.", code="weights-missing", file=file
-        ) from None
+        raise InputError(f"{file}: no such file; {way_out}.", code="weights-missing", file=file) from None
     except MemoryError:
         raise
     except Exception as error:

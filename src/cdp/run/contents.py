@@ -46,7 +46,7 @@ class ContentHashes:
             state = file.stat()
         except OSError as error:
             raise InputError(
-                f"{file}: cannot be read ({error.strerror}); was it moved while cdp ran?",
+                f"{file}: cannot be read ({error.strerror}); it may have been moved while cdp was running.",
                 code="input-unreadable",
                 file=file,
             ) from None

@@ -280,7 +280,9 @@ def read_photos(place: Path, collection: Collection | None) -> list[Photo]:
     try:
         photos = read_photo_table(place / "faces")
     except InputError as error:
-        warnings.warn(f"{error} It is made again; photos without a face are looked at again.", stacklevel=2)
+        warnings.warn(
+            f"{error} It was restored; photos without a face will be processed again.", stacklevel=2
+        )
         photos = []
     seen = {one.stamp.sha256 for one in photos}
     for folder in [] if collection is None else faces_folders(collection):
@@ -434,7 +436,7 @@ def _open(place: Path) -> Collection | None:
     foreign = sorted(name for name in found if not name.startswith(".") and name not in ours)
     if foreign:
         raise InputError(
-            f"{place} holds {foreign[0]} and so is no collection; choose another name.",
+            f"{place} holds {foreign[0]} so it is not a collection; choose another name.",
             code="output-holds-other-things",
             folder=place,
             found=foreign[0],

@@ -291,7 +291,7 @@ def _as_before(opened: OnnxEmbedder, before: ModelPlace | None) -> OnnxEmbedder:
 def _check_found(found: _Found, options: _Options) -> None:
     """Refuse a folder without what is needed, or with too much of it."""
     if len(found.detectors) > 1:
-        listed = " and ".join(map(str, found.detectors))
+        listed = ", ".join(map(str, found.detectors))
         raise InputError(
             f"Several detectors: {listed}; choose one with --detector FILE.",
             code="detectors-ambiguous",

@@ -182,7 +182,7 @@ def _refuse_inputs_among(stages: Sequence[Stage], recipe: RunRecipe, folder: Pat
             for path in (path for stage in stages for path in stage.makes.values()):
                 if Path(os.path.realpath(given)).is_relative_to(os.path.realpath(folder / path)):
                     raise InputError(
-                        f"{given} is where this run writes ({folder / path}); choose another --out.",
+                        f"{given} is written by this run ({folder / path}); choose another --out.",
                         code="input-inside-output",
                         file=given,
                     )
@@ -268,7 +268,7 @@ def refuse_other_folder(folder: Path, mark: str, command: str) -> None:
     if found and not is_ours:
         named = sorted(found - ENTRIES) or sorted(found)
         raise InputError(
-            f"{folder} holds other things ({', '.join(named[:3])}); give --out a new folder, or one of an "
+            f"{folder} holds other files ({', '.join(named[:3])}); give --out a new folder, or one of an "
             f"earlier {command}.",
             code="output-holds-other-things",
             folder=folder,

@@ -32,7 +32,7 @@ def resolve_device(name: str) -> torch.device:
     if name not in known:
         there = ", ".join(one for one in known if one != "meta")
         raise InputError(
-            f"device={name!r}: there is no such device here; choose from {there}.",
+            f"device={name!r}: no such device; choose from {there}.",
             code="device-unknown",
             device=name,
         )

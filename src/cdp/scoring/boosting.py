@@ -63,7 +63,7 @@ class BoostedTrees:
             or ((self.roots < 0) | (self.roots >= n_nodes)).any()
         ):
             raise InputError(
-                "BoostedTrees: a branch leads to no node after it; train these trees again.",
+                "BoostedTrees: a branch points to a missing node; train these trees again.",
                 code="trees-branch-wrong",
             )
 
@@ -79,7 +79,7 @@ class BoostedTrees:
         """Of every row of a matrix."""
         if matrix.shape[1] < self.n_columns:
             raise InputError(
-                f"BoostedTrees look at {self.n_columns} columns, and there are {matrix.shape[1]}; train them "
+                f"BoostedTrees were trained on {self.n_columns} columns, not {matrix.shape[1]}; train them "
                 "again.",
                 code="trees-columns-differ",
                 expected=self.n_columns,

@@ -91,7 +91,7 @@ def search_fused(
         done += len(rows)
         checkpoint.note(done, similarity, neighbors)
         runtime.progress("fused k-NN graph", done, len(wanted))
-    return KnnGraph(runtime.finished(neighbors), runtime.finished(similarity), graphs[0].method)
+    return KnnGraph.unchecked(runtime.finished(neighbors), runtime.finished(similarity), graphs[0].method)
 
 
 def _rows_per_block(graphs: Sequence[KnnGraph], runtime: Runtime) -> int:

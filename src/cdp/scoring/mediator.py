@@ -61,8 +61,8 @@ class KeptMediator(msgspec.Struct):
         network = mediator.classifier
         if not isinstance(network, PaperMLP):
             raise InputError(
-                f"A mediator made of {type(network).__name__} cannot be saved without pickle; save its own "
-                "parameters yourself, or use the built-in one.",
+                f"A mediator built from {type(network).__name__} cannot be saved without pickle; save its "
+                "parameters yourself, or use a built-in mediator.",
                 code="mediator-not-savable",
                 kind=type(network).__name__,
             )
@@ -103,8 +103,7 @@ class KeptMediator(msgspec.Struct):
             wanted += [(inputs, outputs), (outputs,)]
         if [array.shape for array in (center, width, *layers)] != wanted:
             raise InputError(
-                "its arrays do not have the sizes that its inputs and layers ask for; train this mediator "
-                "again.",
+                "its arrays do not fit its inputs and layers; train this mediator again.",
                 code="mediator-arrays-differ",
             )
         network.center_, network.width_ = center, width

@@ -11,6 +11,7 @@ from cdp.runtime.kernels import kernel
 from cdp.runtime.runtime import Runtime
 from cdp.types import ConsensusGraph, KnnGraph, Pairs
 from cdp.types.arrays import AnyArray, BoolArray, IntArray, LongArray
+from cdp.types.graphs import take_pairs
 
 _ROWS_PER_BLOCK = 65_536
 
@@ -83,15 +84,13 @@ def keep_pairs(
     """
     runtime = runtime or Runtime()
     blocks = [slice(*span) for span in spans(len(graph), PAIRS_PER_BLOCK)]
-    kept = [
-        np.flatnonzero(is_kept(graph.ids[block], graph.doubt[block])).astype(np.int32) for block in blocks
-    ]
-    n_kept = sum(map(len, kept))
-    ids, doubt = runtime.empty((n_kept, 2), np.int32), runtime.empty(n_kept, graph.doubt.dtype)
+    kept = [is_kept(graph.ids[block], graph.doubt[block]) for block in blocks]
+    sizes = [int(np.count_nonzero(mask)) for mask in kept]
+    ids, doubt = runtime.empty((sum(sizes), 2), np.int32), runtime.empty(sum(sizes), graph.doubt.dtype)
     start = 0
-    for block, rows in zip(blocks, kept, strict=True):
-        stop = start + len(rows)
-        ids[start:stop], doubt[start:stop] = graph.ids[block][rows], graph.doubt[block][rows]
+    for block, mask, size in zip(blocks, kept, sizes, strict=True):
+        stop = start + size
+        ids[start:stop], doubt[start:stop] = take_pairs(graph.ids[block], mask), graph.doubt[block][mask]
         start = stop
     return ConsensusGraph(runtime.finished(ids), runtime.finished(doubt), graph.n_images)
 

@@ -17,7 +17,7 @@ from cdp.types import PAPER_INPUTS, KnnGraph, Opinions, Pairs, Views, column_nam
 from cdp.types.arrays import BoolArray, FloatArray, IntArray
 from cdp.types.opinions import check_inputs
 
-_ROWS_PER_BLOCK = 8192
+_ROWS_PER_BLOCK = 65_536
 
 
 def relationship(ids: IntArray, committee: Sequence[KnnGraph]) -> BoolArray:
@@ -63,19 +63,30 @@ def neighbor_distribution(
     Returns:
         two float32 (n,); zero for an image without neighbors.
     """
-    means, spreads = np.empty(graph.n_images, np.float32), np.empty(graph.n_images, np.float32)
-    cut = spans(graph.n_images, _ROWS_PER_BLOCK)
-    found = (runtime or Runtime()).map(_distribution_of_block, (graph, k), cut)
-    for (start, stop), (mean, spread) in zip(cut, found, strict=True):
-        means[start:stop], spreads[start:stop] = mean, spread
-    return means, spreads
+    return neighbor_distributions([graph], [graph.k if k is None else k], runtime or Runtime())[0]
+
+
+def neighbor_distributions(
+    graphs: Sequence[KnnGraph], lengths: Sequence[int], runtime: Runtime
+) -> list[tuple[FloatArray, FloatArray]]:
+    """`neighbor_distribution` of several graphs, each to its first so many neighbors."""
+    found = [(np.empty(graph.n_images, np.float32), np.empty(graph.n_images, np.float32)) for graph in graphs]
+    cut = [
+        (number, *span)
+        for number, graph in enumerate(graphs)
+        for span in spans(graph.n_images, _ROWS_PER_BLOCK)
+    ]
+    parts = runtime.map(_distribution_of_block, (graphs, lengths), cut)
+    for (number, start, stop), (mean, spread) in zip(cut, parts, strict=True):
+        found[number][0][start:stop], found[number][1][start:stop] = mean, spread
+    return found
 
 
 def _distribution_of_block(
-    shared: tuple[KnnGraph, int | None], block: tuple[int, int]
+    shared: tuple[Sequence[KnnGraph], Sequence[int]], block: tuple[int, int, int]
 ) -> tuple[FloatArray, FloatArray]:
-    graph, k = shared
-    rows = slice(*block)
+    (graphs, lengths), (number, start, stop) = shared, block
+    graph, k, rows = graphs[number], lengths[number], slice(start, stop)
     present = graph.neighbors[rows, :k] >= 0
     count = np.maximum(present.sum(axis=1), 1)
     similarity = np.where(present, graph.similarity[rows, :k], 0).astype(np.float64)

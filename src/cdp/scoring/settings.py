@@ -50,8 +50,10 @@ class ScoringSettings:
         "Images to train the mlp on; auto = validation if networks trained on the labeled part, else "
         "labeled.",
     )
-    disjoint: bool = setting(
-        True, "Labeled and unlabeled images show different people; false = they may share people."
+    disjoint: bool | None = setting(
+        None,
+        "Labeled and unlabeled images show different people; auto = decided from the images.",
+        none="auto",
     )
     min_votes: int | None = setting(
         None,
@@ -61,6 +63,11 @@ class ScoringSettings:
         high=MOST_IMAGES,
         none="all",
     )
+
+    @property
+    def is_disjoint(self) -> bool:
+        """Whether labeled and unlabeled images are taken to show different people."""
+        return self.disjoint is not False
 
     @property
     def is_trained(self) -> bool:

@@ -26,7 +26,7 @@ from cdp.knn.pair_similarity import similarities, sort_for_locality
 from cdp.runtime.kernels import kernel
 from cdp.runtime.runtime import Runtime
 from cdp.scoring.id_table import find_slot, make_table
-from cdp.scoring.paper_features import neighbor_distribution
+from cdp.scoring.paper_features import neighbor_distributions
 from cdp.types import Embeddings, KnnGraph, Views
 from cdp.types.arrays import FloatArray, IntArray
 
@@ -80,15 +80,17 @@ def prepare_tree_features(
     runtime: Runtime | None = None,
 ) -> TreeFeatureSource:
     """Compute the features of every image; a single model is not fused with anything."""
-    prepared = []
     models: list[tuple[Embeddings | None, KnnGraph]] = list(zip(views, graphs, strict=True))
     if len(views) > 1:
         models.append((None, fused))
-    for embeddings, graph in models:
-        half = max(1, graph.k // 2)
-        mean, spread = neighbor_distribution(graph, half, runtime)
-        prepared.append(_ModelFeatures(embeddings, graph, mean, spread))
-    return TreeFeatureSource(tuple(prepared), (*views.names, FUSED)[: len(prepared)], used)
+    given = [graph for _, graph in models]
+    halves = [max(1, graph.k // 2) for graph in given]
+    measured = neighbor_distributions(given, halves, runtime or Runtime())
+    prepared = tuple(
+        _ModelFeatures(embeddings, graph, mean, spread)
+        for (embeddings, graph), (mean, spread) in zip(models, measured, strict=True)
+    )
+    return TreeFeatureSource(prepared, (*views.names, FUSED)[: len(prepared)], used)
 
 
 def extract_tree_features(source: TreeFeatureSource, ids: IntArray) -> FloatArray:

@@ -38,8 +38,8 @@ _MIN_LABELED = 20
 _UNLIKE_ABOVE = 2.0
 _ROWS_PER_BLOCK = 8192
 _OVERLAP = (
-    "Labeled and unlabeled images seem to share people, but disjoint = true; the expected precision is too "
-    "low. Set disjoint = false if they do."
+    "Labeled and unlabeled images seem to share people; if they do, set disjoint = false: the expected "
+    "precision is too low otherwise."
 )
 _UNLIKE = (
     "The unlabeled images look unlike the labeled ones: {:.0%} of the nearest impostors of labeled images "
@@ -102,7 +102,7 @@ class TreeScorer:
             pairs,
             scores,
             found.same_identity_recall,
-            compare_parts(candidates, identities, disjoint=self.settings.disjoint),
+            compare_parts(candidates, identities, disjoint=self.settings.is_disjoint),
         )
 
     def update(

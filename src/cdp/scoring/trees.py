@@ -164,7 +164,7 @@ class KeptTreeScores(msgspec.Struct):
     def restore(self, arrays: Mapping[str, AnyArray]) -> TreeScores:
         """Return the scores again."""
         if not len(self.nodes) == len(self.trees) == len(self.priors) == self.passes * (FOLDS + 1):
-            raise InputError("the card speaks of another number of classifiers.", code="tree-scores-damaged")
+            raise InputError("the card names another number of classifiers.", code="tree-scores-damaged")
         cuts = {name: np.cumsum(self.trees if name == "roots" else self.nodes)[:-1] for name in _TREE_ARRAYS}
         parts = [np.split(arrays[name], cuts[name]) for name in _TREE_ARRAYS]
         classifiers = list(map(BoostedTrees, *parts, self.priors))

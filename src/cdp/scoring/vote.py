@@ -14,7 +14,7 @@ def check_min_votes(min_votes: int | None, n_members: int) -> None:
     if min_votes is not None and min_votes > n_members:
         raise InputError(
             f"min_votes = {min_votes}: the committee has {n_members} member{'' if n_members == 1 else 's'}; "
-            "ask for as many at most.",
+            "lower min_votes.",
             code="min-votes-exceed-committee",
             value=min_votes,
             members=n_members,

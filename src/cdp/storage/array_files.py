@@ -48,7 +48,7 @@ def reading(file: str | Path) -> Iterator[None]:
         raise
     except PermissionError as error:
         raise InputError(
-            f"{error.filename or file}: may not be read; change its permissions.",
+            f"{error.filename or file}: permission denied; change its permissions.",
             code="file-not-permitted",
             file=error.filename or file,
         ) from None
@@ -187,8 +187,7 @@ def _damaged_npz(file: Path, name: str, error: Exception, convert: str) -> Input
         )
     if isinstance(error, NotImplementedError):
         return InputError(
-            f"{file}: packed in a way that Python does not know ({brief(error)}); write it again with "
-            "np.savez.",
+            f"{file}: its compression is not supported ({brief(error)}); write it again with np.savez.",
             code="archive-packing-unknown",
             file=file,
         )

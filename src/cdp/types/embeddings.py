@@ -46,7 +46,7 @@ class Embeddings:
 
     def __post_init__(self) -> None:
         source = _as_float_matrix(self.source)
-        self._fill_in(source, _inverse_lengths(source))
+        self._fill_in(source, inverse_lengths(source))
 
     def _fill_in(self, source: AnyArray, scale: DoubleArray) -> None:
         object.__setattr__(self, "source", read_only(source))
@@ -203,14 +203,15 @@ def _as_float_matrix(array: Any) -> AnyArray:
     return matrix if matrix.dtype.isnative else matrix.astype(matrix.dtype.newbyteorder("="))
 
 
-def _measured(source: AnyArray, scale: DoubleArray) -> Embeddings:
-    """Embeddings of rows that were checked and measured before."""
+def measured(source: AnyArray, scale: DoubleArray) -> Embeddings:
+    """Make embeddings of rows that were checked and measured before."""
     embeddings = object.__new__(Embeddings)
     embeddings._fill_in(source, scale)
     return embeddings
 
 
-def _inverse_lengths(source: AnyArray) -> DoubleArray:
+def inverse_lengths(source: AnyArray) -> DoubleArray:
+    """Compute 1 / length of every row, float64 (n,); refuse rows without a direction."""
     n_images, dimensions = source.shape
     rows_per_block = max(1, _MEASURED_BYTES // (8 * dimensions))
     lengths = np.empty(n_images)
@@ -409,7 +410,7 @@ class Views(Artifact):
             else:
                 file = folder / (f"{name}.npy" if name == "base" else f"committee/{name}.npy")
                 source = _write_concatenated(file, sources)
-            joined[name] = _measured(source, np.concatenate([part[name].scale for part in models]))
+            joined[name] = measured(source, np.concatenate([part[name].scale for part in models]))
         return cls(joined.pop("base"), joined, *_about(parts))
 
     @classmethod
@@ -471,7 +472,7 @@ def _write_concatenated(file: Path, sources: Sequence[AnyArray]) -> AnyArray:
         handle = file.open("xb")
     except FileExistsError:
         raise OutputExistsError(
-            f"{file} is there already; give Views.concatenate a new folder.",
+            f"{file} already exists; give Views.concatenate a new folder.",
             code="views-file-exists",
             file=file,
         ) from None

@@ -178,7 +178,7 @@ def _read(path: Path) -> Views:
     views = read_views(path)
     if views.identities is None or not (views.identities >= 0).any():
         raise InputError(
-            f"{path}: these views carry no identities, which tuning and measuring need.",
+            f"{path}: these views have no identities, which tuning and measuring need.",
             code="baseline-identities-missing",
             file=path,
         )

@@ -138,7 +138,7 @@ def test_tables_come_back(tmp_path, ending, paths):
         ("kind,row\nreject,1\nreject,9\n", "line 3 names row '9'; rows are 0 to 3."),
         ("kind,row\nlike,1\n", "line 2 has the kind 'like'; it is one of same, different, name, reject."),
         ("kind,row,name\nname,1,\n", "line 2 gives no name."),
-        ("kind,path\nreject,z.jpg\n", "line 2 names 'z.jpg', which is none of the images."),
+        ("kind,path\nreject,z.jpg\n", "line 2 names 'z.jpg', which is not one of the images."),
         (
             "kind,path\nreject,b.jpg\n",
             "line 2 names 'b.jpg', and several images have this path; name them by row.",

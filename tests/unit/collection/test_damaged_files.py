@@ -62,7 +62,7 @@ def change_card(card, change):
 def test_names_are_found_again_in_the_corrections(faces, made, damage):
     file = faces / NAMES
     file.unlink() if damage is None else file.write_bytes(damage)
-    with pytest.warns(UserWarning, match=r"names\.json.* found again"):
+    with pytest.warns(UserWarning, match=r"names\.json.* restored"):
         names = open_collection(faces).names
     assert names == open_collection(made).names
     assert set(names.values()) == {"Anna"}
@@ -176,7 +176,7 @@ def test_numbers_as_parquet_has_them_are_rows(tmp_path):
     assert read_correction_table(tmp_path / "facts.parquet", 5) == [same(0, 3)]
 
 
-@pytest.mark.filterwarnings("ignore:.*embeddings of this collection were there and are gone")
+@pytest.mark.filterwarnings("ignore:.*embeddings of this collection are missing")
 def test_without_its_embeddings_all_but_adding_works(faces):
     shutil.rmtree(faces / "embeddings" / "0001" / "views")
     (faces / "labels.csv").unlink()

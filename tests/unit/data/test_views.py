@@ -9,7 +9,8 @@ import pyarrow.parquet as pq
 import pytest
 from tests.refusals import refuses
 
-from cdp.data.views import read_identities, read_identity_names, read_views
+from cdp.data.views import read_identities, read_identity_names, read_view_identities, read_views
+from cdp.runtime.runtime import Runtime
 from cdp.storage.artifacts import write_card
 from cdp.types import Embeddings, Views
 
@@ -574,3 +575,31 @@ class TestErrors:
         assert repr(Views.load(plain)) == repr(read_views(plain))
         with refuses("path-missing", file=plain / "gone"):
             Views.load(plain / "gone")
+
+
+@pytest.mark.parametrize("identities", [None, [4, -1, 4], ["Anna", "Bob", "Anna"]])
+def test_identities_are_read_without_embeddings(tmp_path, identities):
+    source = np.array([[1.0, 0.0], [np.nan, 1.0], [1.0, 1.0]], np.float32)
+    np.save(tmp_path / "base.npy", source)
+    if identities is not None:
+        np.save(tmp_path / "identities.npy", identities)
+    found = read_view_identities(tmp_path)
+    np.save(tmp_path / "base.npy", np.nan_to_num(source))
+    expected = read_views(tmp_path).identities
+    assert (found is None) == (expected is None)
+    np.testing.assert_array_equal(found, expected)
+
+
+def test_large_tables_are_measured_in_tasks(tmp_path, monkeypatch):
+    monkeypatch.setattr("cdp.data.views._MEASURED_IN_TASKS", 0)
+    monkeypatch.setattr("cdp.data.views._ROWS_PER_BLOCK", 7)
+    rows = np.random.default_rng(0).normal(size=(40, 5))
+    np.savez(tmp_path / "views.npz", base=rows, sface=rows.astype(np.float16))
+    whole, in_tasks = (read_views(tmp_path / "views.npz", runtime=runtime) for runtime in (None, Runtime()))
+    for one, other in zip(whole, in_tasks, strict=True):
+        np.testing.assert_array_equal(one.scale, other.scale)
+        np.testing.assert_array_equal(one.vectors, other.vectors)
+    rows[33] = 0
+    np.savez(tmp_path / "views.npz", base=rows)
+    with refuses("embeddings-zero-length", row=33):
+        read_views(tmp_path / "views.npz", runtime=Runtime())

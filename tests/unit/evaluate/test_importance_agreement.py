@@ -6,9 +6,10 @@ from tests.refusals import refuses
 
 import reference
 from cdp import CDP, KnnGraph
-from cdp.evaluate.agreement import agreement
+from cdp.evaluate.agreement import agreement, count_same_edges, count_same_pairs
 from cdp.evaluate.importance import permutation_importance
 from cdp.knn.search import knn_graphs
+from cdp.labeling.joined_views import first_lists
 from cdp.runtime.runtime import Runtime
 from cdp.scoring.pairs import candidate_pairs
 from cdp.scoring.paper_features import collect_opinions
@@ -126,7 +127,9 @@ def slow_agreement(graphs):
     return np.array([[len(one & other) / len(one) for other in edges] for one in edges])
 
 
-def test_agreement_agrees_with_its_slow_twin(small_views):
+@pytest.mark.parametrize("block", [8192, 70])
+def test_agreement_agrees_with_its_slow_twin(small_views, monkeypatch, block):
+    monkeypatch.setattr("cdp.evaluate.agreement._ROWS_PER_BLOCK", block)
     graphs = knn_graphs(list(small_views), 5, runtime=Runtime.of(threads=1))
     graphs[1] = knn_graphs([small_views.base], 9, runtime=Runtime.of(threads=1))[0]
     found = agreement(graphs)
@@ -135,6 +138,31 @@ def test_agreement_agrees_with_its_slow_twin(small_views):
     # The nine nearest hold the five nearest, not the other way round.
     assert found[0, 1] == 1
     assert found[1, 0] < 0.7
+
+
+def test_agreement_of_the_first_images(small_views):
+    graphs = knn_graphs(list(small_views), 5, runtime=Runtime.of(threads=1))
+    first = [first_lists(graph, 200, Runtime()) for graph in graphs]
+    np.testing.assert_allclose(agreement(graphs, n_images=200), slow_agreement(first))
+
+
+def test_counts_of_edges_agree_with_their_slow_twins(small_views, monkeypatch):
+    monkeypatch.setattr("cdp.evaluate.agreement._ROWS_PER_BLOCK", 70)
+    graphs = knn_graphs(list(small_views), 5, runtime=Runtime.of(threads=1))
+    identities = np.where(np.arange(200) % 7, small_views.identities[:200], -1)
+    for graph, (n_known, n_same) in zip(graphs, count_same_edges(graphs, identities).tolist(), strict=True):
+        ends = [
+            (identities[image], identities[other])
+            for image in range(200)
+            for other in graph.neighbors[image]
+            if other < 200
+        ]
+        known = [(one, other) for one, other in ends if one >= 0 and other >= 0]
+        assert (n_known, n_same) == (len(known), sum(one == other for one, other in known))
+        pairs = [pair for pair in map(tuple, reference.edges(graph.neighbors)) if max(pair) < 200]
+        known = [(one, other) for one, other in identities[pairs].tolist() if one >= 0 and other >= 0]
+        expected = (len(known), sum(one == other for one, other in known))
+        assert count_same_pairs(graph, identities) == expected
 
 
 def test_agreement_of_graphs_with_gaps():

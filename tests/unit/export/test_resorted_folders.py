@@ -124,7 +124,7 @@ def test_an_image_in_two_folders_or_in_none_is_refused(out):
     (file,) = out.glob("*/0000001_*")
     shutil.copy(file, out / "Bob")
     with pytest.raises(
-        InputError, match=r"0000001_1.png lies in both Bob and person-000005; an image is of one person"
+        InputError, match=r"0000001_1.png is in both Bob and person-000005; an image is of one person"
     ):
         resorted(out)
     os.rename(file, out / file.name)

@@ -153,7 +153,7 @@ def test_names_of_devices(monkeypatch):
     with refuses("device-unknown", device="cuda:2") as caught:
         devices.resolve_device("cuda:2")
     assert str(caught.value) == (
-        "device='cuda:2': there is no such device here; choose from auto, cpu, cuda:0, cuda:1, cuda."
+        "device='cuda:2': no such device; choose from auto, cpu, cuda:0, cuda:1, cuda."
     )
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
     monkeypatch.setattr(torch.backends.mps, "is_available", lambda: False)

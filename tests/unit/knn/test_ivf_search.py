@@ -9,7 +9,7 @@ import pytest
 import reference
 from cdp.knn import autotune, cell_ranges, ivf, ivf_search, kmeans, pca, probe, search
 from cdp.knn.autotune import OperatingPoint, choose_operating_point
-from cdp.knn.cell_ranges import probe_ranges
+from cdp.knn.cell_ranges import RangeLists, probe_ranges, search_assigned_ranges
 from cdp.knn.exact import exact_graph
 from cdp.knn.ivf import cells_to_probe, inverted_lists
 from cdp.knn.ivf_search import _rounds, approximate_graph
@@ -211,15 +211,22 @@ def test_ranges_of_cells_and_images_give_the_lists_of_threads(monkeypatch, tmp_p
     for probes in (probe_cells, probe_ranges):
         best, ids = _lists(400)
         context, runtime = _context(vectors, how), Runtime.of(threads=2, folder=tmp_path)
+        ranges = None
         for first, last in ((0, 1), (1, 2), (2, 4)):
             given, lists = Round.of(cells, first, last, 9, runtime), TopKLists.of(best, ids)
-            if first == 0:
+            if first == 0 and probes is probe_ranges:
+                shares = search_assigned_ranges(context, given, best, ids, runtime)
+            elif first == 0:
                 shares = search_assigned_cells(context, given.cells(0, 9), lists, runtime)
             elif probes is probe_cells:
                 shares = probe_cells(context, given.cells(0, 9), lists, runtime)
             else:
-                shares = probe_ranges(context, given, best, ids, runtime)
+                ranges = ranges or RangeLists(best, ids, runtime)
+                shares = probe_ranges(context, given, ranges, runtime)
             assert list(shares)[-1] == 1
+        if probes is probe_ranges:
+            ranges.collect()
+            ranges.remove()
         filled.append((best, ids))
     for one, other in zip(*filled, strict=True):
         np.testing.assert_array_equal(one, other)
@@ -231,10 +238,10 @@ def test_centroids_are_means_in_the_order_of_rows_however_cells_are_cut(monkeypa
     centroids = train_centroids(vectors, 12, seed=0, runtime=Runtime.of(threads=1))
     rows = np.arange(0, 900, 2)
     refined = []
+    cells = ivf.assign_cells(vectors, centroids, runtime=Runtime.of(threads=1), rows=rows)
     for size in (1, 5, 100):
         monkeypatch.setattr(kmeans, "_CELLS_PER_SUM", size)
-        refined.append(kmeans._refine(centroids, vectors, rows, Runtime.of(threads=2)).vectors)
-    cells = ivf.assign_cells(vectors, centroids, runtime=Runtime.of(threads=1), rows=rows)
+        refined.append(kmeans._move(centroids, vectors, rows, cells, Runtime.of(threads=2)).vectors)
     sums = np.zeros_like(centroids.vectors)
     for row, cell in zip(rows, cells, strict=True):
         sums[cell] += vectors.take(np.array([row]))[0]
@@ -242,12 +249,14 @@ def test_centroids_are_means_in_the_order_of_rows_however_cells_are_cut(monkeypa
         np.testing.assert_array_equal(found, kmeans._unit(sums, centroids.vectors))
 
 
-def test_a_range_with_a_single_candidate_is_merged_from_a_file_that_cannot_be_written():
+def test_a_range_with_a_single_candidate_is_merged_from_a_file_that_cannot_be_written(tmp_path):
     best, ids = _lists(3)
     candidates = np.array([[11, 4, np.float32(0.5).view(np.int32)]], np.int32)
     candidates.flags.writeable = False
-    bounds = [np.array([0, 1])]
-    similarity, others = cell_ranges._merge_images([candidates], (10, best, ids, bounds))
+    bounds = np.array([[0, 1]])
+    thresholds = cell_ranges._merge_images([candidates], (10, (best, ids), tmp_path / "10.npy", bounds))
+    similarity, others = cell_ranges._read_lists(tmp_path / "10.npy")
+    np.testing.assert_array_equal(thresholds, similarity[:, -1])
     assert others[:, 0].tolist() == [-1, 4, -1]
     assert similarity[1, 0] == 0.5
 
@@ -270,6 +279,35 @@ def test_lists_filled_by_many_threads_hold_the_top_k():
         np.testing.assert_array_equal(best[row], values.ravel()[expected])
     np.testing.assert_array_equal(lists.thresholds, best[:, -1])
     assert not lists.locks.any()
+
+
+def test_images_are_assigned_again_to_the_most_similar_cell_nearby(monkeypatch):
+    vectors = Embeddings(_faces(900))
+    centroids = train_centroids(vectors, 45, seed=0, runtime=Runtime.of(threads=1))
+    rows = np.arange(0, 900, 2)
+    before = ivf.assign_cells(vectors, centroids, runtime=Runtime.of(threads=1), rows=rows)
+    for nearest in (45, 7):
+        monkeypatch.setattr(ivf, "_NEAREST", nearest)
+        found = ivf.assign_again(vectors, centroids, before, runtime=Runtime.of(threads=2), rows=rows)
+        for row, cell, old in zip(rows, found, before, strict=True):
+            near = centroids.nearby[old, :nearest]
+            products = vectors.take(np.array([row]))[0] @ centroids.vectors[near].T
+            assert cell in near
+            assert centroids.vectors[cell] @ vectors.take(np.array([row]))[0] >= products.max() - 1e-6
+
+
+def test_cells_of_images_that_trained_the_centroids_are_known():
+    vectors = Embeddings(_faces(900))
+    runtime = Runtime.of(threads=2)
+    trained = train_centroids(vectors, 9, seed=0, runtime=runtime)
+    refined = kmeans.refine_centroids(vectors, trained, 9, seed=0, runtime=runtime)
+    assert (refined.known >= 0).any()
+    assert (refined.known < 0).any()
+    found, compared = (
+        cells_to_probe(vectors, centroids, 4, runtime=runtime)
+        for centroids in (refined, replace(refined, known=None))
+    )
+    np.testing.assert_array_equal(found[:, 0], compared[:, 0])
 
 
 def test_rounds_cover_all_probes_and_stop_growing():

@@ -11,6 +11,7 @@ from cdp.collection.creation import create_collection
 from cdp.collection.extension import extend
 from cdp.collection.scored_files import read_scored_pairs, read_share
 from cdp.knn.exact import exact_graph
+from cdp.labeling import density_matching
 from cdp.labeling.density_matching import images_per_identity, is_as_dense, matching_share, order_of_use
 from cdp.labeling.pipeline import label
 from cdp.runtime.runtime import Runtime
@@ -110,3 +111,14 @@ def test_known_images_are_left_out_and_come_back_as_a_collection_grows(tmp_path)
         scored.graphs["base"].neighbors,
         exact_graph(everybody.base, scored.graphs["base"].k, runtime=Runtime()).neighbors,
     )
+
+
+@pytest.mark.parametrize("widest", [0, 8])
+def test_weights_of_a_block_are_added_to_their_images(monkeypatch, widest):
+    monkeypatch.setattr(density_matching, "_WIDEST_RANGE", widest)
+    generator = np.random.default_rng(0)
+    images, weight = generator.integers(3, 40, 60).astype(np.int32), generator.random(60)
+    sums = generator.random(50)
+    expected = sums + np.bincount(images, weight, 50)
+    density_matching._add_weights(sums, images, weight)
+    np.testing.assert_array_equal(sums, expected)

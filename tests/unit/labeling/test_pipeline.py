@@ -136,8 +136,8 @@ def test_labeled_parts_that_cannot_be_learned_from_are_named(split):
     with refuses("labeled-missing") as caught:
         fit(LabeledImages(), PAPER)
     assert str(caught.value) == (
-        "The mediator is trained on identities, and no labeled part is given; give one, give a trained mediator, or use "
-        'mediator = "vote", which needs none.'
+        "The mediator needs labeled images; give a labeled part or a trained mediator, or use "
+        'mediator = "vote".'
     )
     labeled = split.labeled
     other = Views(labeled.base, {"someone": labeled.committee["member1"]}, labeled.identities)

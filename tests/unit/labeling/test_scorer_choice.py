@@ -55,7 +55,7 @@ def test_known_people_only_add(n_known, share):
     nobody = CDP().fit_predict(vectors)
     others = known < 0
     np.testing.assert_array_equal(nobody[others] >= 0, model.labels_[others] >= 0)
-    assert model.labeling_.settings.disjoint == (share == 1 or n_known < 3)
+    assert model.labeling_.settings.is_disjoint == (share == 1 or n_known < 3)
 
 
 def test_trees_score_where_they_are_clearly_better():

@@ -67,8 +67,8 @@ def test_the_note_and_the_record_say_how_sure_that_is(clear):
     thresholds = [point.threshold for point in found.curve]
     assert thresholds == sorted(thresholds)
     assert labeling.notes == (
-        "Nobody is labeled, so the threshold was estimated without labels: as similar as only 1 of "
-        f"{round(1 / found.share_above)} pairs of images (threshold = {found.chosen:g}). About {1 - found.precision:.1%} of the "
+        "Nobody is labeled, so the threshold was estimated without labels: "
+        f"{found.chosen:g}, which 1 of {round(1 / found.share_above)} pairs of images reaches. About {1 - found.precision:.1%} of the "
         "pairs in groups are expected to be wrong.",
     )
     assert labeling.tuning is None
@@ -91,7 +91,7 @@ def test_where_nobody_is_there_twice_only_copies_are_joined():
     strangers = make_views(n_people=200, per_person=1, models=2)
     found = label(hide(strangers), SETTINGS)
     assert (found.labels.labels >= 0).mean() < 0.05
-    assert "only copies are joined, because no pair is more similar than impostors are" in found.notes[0]
+    assert "no pair of images is clearly more similar than images of different people" in found.notes[0]
 
 
 @pytest.fixture(scope="module")

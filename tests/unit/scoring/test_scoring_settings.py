@@ -25,7 +25,7 @@ def test_the_paper_to_the_letter():
     paper = ConsensusSettings.of("paper")
     assert plain(paper) == {
         "preset": "paper", "k": 20, "method": "auto", "recall": 0.97, "mediator": "mlp", "inputs": list(PAPER_INPUTS),
-        "train_on": "labeled", "disjoint": True, "min_votes": None, "grouping": "components", "max_cluster_size": 600,
+        "train_on": "labeled", "disjoint": None, "min_votes": None, "grouping": "components", "max_cluster_size": 600,
         "step": 0.1, "threshold": 0.96, "min_precision": None, "beta": 1.0, "soft_depth": 0, "soft_decay": 0.2,
     }  # fmt: skip
 

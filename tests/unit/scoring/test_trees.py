@@ -284,7 +284,7 @@ def test_known_people_among_the_unknown_images_are_noticed(split):
     )
     model = CDP(k=10)
     model.fit_predict(views, by_image)
-    assert any("Set disjoint = false" in note for note in model.labeling_.notes)
+    assert any("set disjoint = false" in note for note in model.labeling_.notes)
     model = CDP(k=10, disjoint=False)
     model.fit_predict(views, by_image)
     assert not any("disjoint" in note for note in model.labeling_.notes)

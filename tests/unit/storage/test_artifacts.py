@@ -359,6 +359,5 @@ def test_a_mediator_whose_arrays_do_not_fit_its_card_is_refused(tmp_path):
     with refuses("mediator-arrays-differ", folder=tmp_path / "mediator") as caught:
         Mediator.load(tmp_path / "mediator")
     assert str(caught.value) == (
-        f"{tmp_path / 'mediator'}: its arrays do not have the sizes that its inputs and layers ask for; train this mediator "
-        "again."
+        f"{tmp_path / 'mediator'}: its arrays do not fit its inputs and layers; train this mediator again."
     )

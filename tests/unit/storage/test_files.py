@@ -1,4 +1,5 @@
 import errno
+import json
 import os
 import platform
 import re
@@ -449,3 +450,14 @@ def test_a_tree_is_linked_over_what_a_killed_command_left(tmp_path):
     assert link_tree(source, target)
     assert (target / "a").samefile(source / "a")
     assert (target / "inner" / "b").read_text() == "inner/b"
+
+
+@pytest.mark.parametrize(
+    "value",
+    [{}, [], 5, "x", {"a": [1, 2.5, None, True, "ü\n"], "b": {"c": [[1, 2], [], {}], "1": {}}}, [1, [2]],
+     {3: 1, 2.5: (1, 2), True: [{"x": 1e-7, "y": 1e16}], None: []}],
+)  # fmt: skip
+def test_json_is_written_as_the_json_module_would(tmp_path, value):
+    write_json(tmp_path / "a.json", value)
+    expected = json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+    assert (tmp_path / "a.json").read_text(encoding="utf-8") == expected

@@ -49,11 +49,13 @@ class Survey:
 
     def split_identities(self) -> list[tuple[int, LongArray]]:
         """List (identity, groups) of identities split over several groups, most groups first."""
+        known = np.flatnonzero(self.majority >= 0)
+        _, person, count = np.unique(self.majority[known], return_inverse=True, return_counts=True)
+        split = known[count[person] > 1]
         groups_of: dict[int, list[int]] = {}
-        for group, identity in enumerate(self.majority.tolist()):
-            if identity >= 0:
-                groups_of.setdefault(identity, []).append(group)
-        several = [(who, np.array(groups, np.int64)) for who, groups in groups_of.items() if len(groups) > 1]
+        for group, identity in zip(split.tolist(), self.majority[split].tolist(), strict=True):
+            groups_of.setdefault(identity, []).append(group)
+        several = [(who, np.array(groups, np.int64)) for who, groups in groups_of.items()]
         several.sort(key=lambda entry: (-len(entry[1]), -int(self.sizes[entry[1]].sum()), entry[0]))
         return [(who, groups[np.argsort(-self.sizes[groups], kind="stable")]) for who, groups in several]
 
@@ -87,10 +89,12 @@ def majorities(found: LongArray, truth: LongArray, n_groups: int) -> LongArray:
     """Return every group's most frequent known identity, the smallest of equals; -1 if unknown."""
     majority = np.full(n_groups, -1, np.int64)
     both = (found >= 0) & (truth >= 0)
-    cells, counts = np.unique(np.stack([found[both], truth[both]]), axis=1, return_counts=True)
+    names, person = np.unique(truth[both], return_inverse=True)
+    cells, counts = np.unique(found[both] * max(1, len(names)) + person, return_counts=True)
+    group, person = np.divmod(cells, max(1, len(names)))
     # The last write wins: cells in ascending count, and among equals the smaller identity last.
-    order = np.lexsort((-cells[1], counts))
-    majority[cells[0][order]] = cells[1][order]
+    order = np.lexsort((-person, counts))
+    majority[group[order]] = names[person[order]]
     return majority
 
 

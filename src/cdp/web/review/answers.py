@@ -35,7 +35,7 @@ def answer_question(
         return split_group(one, other)
     if how == "different":
         return [different(one[-1], other[-1])]
-    raise InputError(f"{how!r} is no answer; reload the page.", code="answer-unknown", value=how)
+    raise InputError(f"{how!r} is not an answer; reload the page.", code="answer-unknown", value=how)
 
 
 def _take_out(
@@ -97,7 +97,7 @@ def change_images(
         return [*together, *(different(selected[0], anchor) for anchor in anchors)]
     if how == "out":
         return [different(row, anchor) for row in selected for anchor in anchors[:1]]
-    raise InputError(f"{how!r} is no action; reload the page.", code="action-unknown", value=how)
+    raise InputError(f"{how!r} is not an action; reload the page.", code="action-unknown", value=how)
 
 
 def change_groups(fields: Fields) -> list[Correction]:
@@ -112,7 +112,7 @@ def change_groups(fields: Fields) -> list[Correction]:
     _need(len(shown) > 1, "Select two groups or more.", "groups-too-few-selected")
     if how == "merge":
         return [same(*rows)]
-    raise InputError(f"{how!r} is no action; reload the page.", code="action-unknown", value=how)
+    raise InputError(f"{how!r} is not an action; reload the page.", code="action-unknown", value=how)
 
 
 def images_to_name(fields: Fields) -> list[int]:
@@ -188,7 +188,7 @@ def rows_of(fields: Fields, name: str) -> list[int]:
     texts = fields.get(name, ())
     if not all(text.isascii() and text.isdecimal() and len(text) < 12 for text in texts):
         raise InputError(
-            f"The form lists something under {name!r} that is no row; reload the page.",
+            f"The form has, under {name!r} that is not a row; reload the page.",
             code="form-row-wrong",
             field=name,
         )

@@ -157,7 +157,8 @@ class Session:
             waiting = [one for one in counts if one.id >= loaded.collection.n_applied]
             said = [image for one in waiting for image in one.images]
             touched = np.unique(loaded.index.identity[said]) if said else np.zeros(0, np.int64)
-            answered, needed = len(batches(counts)), loaded.queue.n_left(counts)
+            answers = [one for one in counts if one.source == SOURCE]
+            answered, needed = len(batches(answers)), loaded.queue.n_left(counts)
             return View(
                 title=os.path.basename(os.path.realpath(self.folder)),
                 prefix=prefix,
@@ -353,5 +354,5 @@ def leaving_images(waiting: Sequence[Correction], identity: IntArray) -> frozens
 def progress_in_words(answered: int, needed: int) -> str:
     """Describe how many questions are answered, and how many more are worth asking."""
     if not needed:
-        return "No more questions are expected to improve the groups"
+        return "No useful questions left"
     return f"{answered:,} of about {answered + needed:,} useful questions answered"

@@ -223,7 +223,7 @@ class Routes:
         }
         if action not in doing:
             raise InputError(
-                f"{action!r} is no action; reload the page.", code="action-unknown", value=action
+                f"{action!r} is not an action; reload the page.", code="action-unknown", value=action
             )
         return _with(back, said=_numbers(session.record(doing[action]())))
 

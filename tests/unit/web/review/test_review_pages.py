@@ -258,14 +258,18 @@ def test_contradictions_are_refused_with_the_chain_and_not_written(browser, fold
     ("action", "fields", "said"),
     [
         ("images", {"how": "split", "shown": [1, 2]}, "Select images first"),
-        ("images", {"how": "split", "group": 0, "shown": [1], "image": ["1; rm"]}, "no row; reload the page"),
-        ("images", {"how": "fly", "shown": [0, 1], "image": [0], "group": 0}, "is no action"),
+        (
+            "images",
+            {"how": "split", "group": 0, "shown": [1], "image": ["1; rm"]},
+            "not a row; reload the page",
+        ),
+        ("images", {"how": "fly", "shown": [0, 1], "image": [0], "group": 0}, "is not an action"),
         ("answer", {"how": "same", "one": [1], "other": [10**6]}, "There is no image 1000000"),
-        ("answer", {"how": "same", "one": [1], "other": [10**15]}, "no row; reload the page"),
+        ("answer", {"how": "same", "one": [1], "other": [10**15]}, "not a row; reload the page"),
         ("groups", {"how": "merge", "group": [1], "shown1": [5]}, "Select two groups or more"),
         ("name", {"image": [1], "name": "   "}, "Type a name first"),
         ("name", {"image": [1], "name": "a\u202eb"}, "printable"),
-        ("nonsense", {}, "is no action"),
+        ("nonsense", {}, "is not an action"),
         ("undo", {"number": [77]}, "Already undone"),
     ],
 )
@@ -377,3 +381,11 @@ def first_question(browser):
     form = browser.get().text.partition("do/answer")[2].partition("</form>")[0]
     key = re.search(r'name="question" value="([^"]+)"', form)[1]
     return {"question": key, "one": hidden(form, "one"), "other": hidden(form, "other")}
+
+
+def test_corrections_from_photos_and_tables_do_not_count_as_answered_questions(browser, folder):
+    first, second = two_groups(folder)
+    append_corrections(folder, [different(first[0], second[0])], source="photo")
+    assert re.search(r"\b0 of about [\d,]+ useful questions answered", browser.get("").text)
+    append_corrections(folder, [different(first[1], second[1])], source="review")
+    assert re.search(r"\b1 of about [\d,]+ useful questions answered", browser.get("").text)
