@@ -84,7 +84,8 @@ PATHS = (
     "faces", "album", "people", "photos", "recipe.toml", "pairs.csv", "people.npy", "../bad/inf.npy", "../bad/nan.npy", "../bad/objects.npy",
     "../bad/dates.parquet", "../bad/one.npy", "../bad/huge.npy", "views/base.npy", "views/card.json", "*", "[", "{1..3}", "~", "http://a/b", "a:b",
 )  # fmt: skip
-SECONDS = 60.0
+SECONDS = 180.0
+"""After which a command is said not to end; most of it is for compiling loops where no compiled ones are kept."""
 for _module in (
     "cdp.cli.label_command", "cdp.collection.extension", "cdp.run.photo_collection", "cdp.run.run_recipe", "cdp.nets.joint",
     "cdp.nets.extract", "cdp.web.report.page", "cdp.evaluate.verification", "cdp_lab.study.execute", "onnxruntime", "onnx",

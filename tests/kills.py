@@ -14,7 +14,7 @@ from random import Random
 
 import msgspec
 
-from bad_inputs import Bench, Case, Verdict, _be, run_case
+from bad_inputs import SECONDS, Bench, Case, Verdict, _be, run_case
 from cdp.collection.collection import open_collection
 from cdp.collection.corrections import read_journal
 from cdp.storage.files import artifact_kind
@@ -151,7 +151,7 @@ def _do_whole(bench: Bench, writer: Writer) -> Whole:
     home = bench.base / "home"
     bench.restore()
     before, counted = said(home), Fault(kill, 0, home)
-    done = run_case(writer.case, bench.base, prepare=counted.arm)
+    done = run_case(writer.case, bench.base, 600.0, counted.arm)
     assert done.code == 0, f"{writer.words}: {done.said[-300:]}"
     return Whole(done.seconds, counted.n_changes, contents(home / writer.out), before, said(home))
 
@@ -186,7 +186,7 @@ def kill_often(
     ]:
         bench.restore()
         fault = Fault(what, at, bench.base / "home")
-        verdict = run_case(writer.case, bench.base, prepare=fault.arm)
+        verdict = run_case(writer.case, bench.base, SECONDS + 10 * whole.seconds, fault.arm)
         tell(["killed at a change" if what is kill else "full disk"])
         shown = f"{writer.words}, {what.__name__} at change {at} of {whole.n_changes}"
         if what is fill_disk:
@@ -216,11 +216,11 @@ def _compare(bench: Bench, writer: Writer, whole: Whole, *, is_done: bool = Fals
         if now[: len(whole.said_before)] != whole.said_before and now != whole.said:
             yield "corrections are lost"
         if not is_done and not writer.is_done(home):
-            again = run_case(writer.case, bench.base)
+            again = run_case(writer.case, bench.base, SECONDS + 10 * whole.seconds)
             if again.problem or (
                 again.code and "is there already" not in again.said and "no such" not in again.said
             ):
-                yield f"typed again: {again.said[-300:]}"
+                yield f"typed again: {again.problem} {again.said[-300:]}"
         if artifact_kind(home / writer.out) == "Collection":  # makes tables that are missing again
             shown = run_case(Case("show", "", "", ("show", writer.out)), bench.base)
             if shown.code:

@@ -34,7 +34,9 @@ def prepare_process() -> None:
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     threads = os.environ.get("NUMBA_NUM_THREADS", "1")
     if not (threads.isascii() and threads.isdecimal() and 0 < len(threads) < 6 and int(threads)):
-        sys.exit(f"Error: NUMBA_NUM_THREADS={threads!r}: a number of threads is needed, 1 or more; unset it.")
+        sys.exit(
+            f"Error: NUMBA_NUM_THREADS={threads!r}: a number of threads is needed, 1 to 99,999; unset it."
+        )
 
 
 def answer_at_once() -> None:

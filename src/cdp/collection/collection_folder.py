@@ -26,7 +26,7 @@ import numpy as np
 
 from cdp.collection.collection_settings import GrowthSettings
 from cdp.data.views import read_view_identities, read_views
-from cdp.errors import InputError
+from cdp.errors import InputError, StoreError
 from cdp.runtime.runtime import Runtime
 from cdp.scoring.settings import ConsensusSettings
 from cdp.settings import MOST_IMAGES, did_you_mean, settings_of
@@ -49,6 +49,8 @@ from cdp.types.arrays import AnyArray, ByteArray, LongArray
 KIND = "Collection"
 _Count = Annotated[int, msgspec.Meta(ge=0, le=MOST_IMAGES)]
 _SAMPLE = 16
+_LONGEST_NAME, _LONGEST_PATH = 255, 4095
+"""Bytes of a file's name, and of its path, beyond which systems refuse even to look for it."""
 _SAVED = (
     "Groups, names and corrections do not depend on them: cdp show, review, regroup and export work without."
 )
@@ -297,7 +299,18 @@ class Batch:
     def _resolve(self, near: str, far: str) -> Path:
         """Return a path from the batch's folder, which may have moved with it; else from the root."""
         place = Path(os.path.normpath(os.path.join(os.path.realpath(self.folder), near)))
-        return place if place.exists() or not far else Path(far)
+        found = place if os.path.exists(place) or not far else Path(far)
+        names = [str(found), *found.parts]
+        lengths = [len(one.encode("utf-8", "replace")) for one in names]
+        if lengths[0] > _LONGEST_PATH or max(lengths[1:]) > _LONGEST_NAME:
+            card = self.folder / CARD
+            raise StoreError(
+                f"{card}: names a file by {len(str(found)):,} characters, which cannot be; restore it from a "
+                "copy, or label the images again.",
+                code="card-path-impossible",
+                file=card,
+            )
+        return found
 
     @property
     def _sources(self) -> dict[str, Path]:

@@ -25,5 +25,5 @@ def find_image_root(collection: Collection) -> str:
     roots = [home, home.parent]
     for batch in collection.batches:
         roots += [batch.source, *list(batch.source.parents)[:2]]
-    found = next((root for root in roots if any((root / path).exists() for path in tried)), None)
+    found = next((root for root in roots if any(os.path.exists(root / path) for path in tried)), None)
     return "." if found is None else str(found)

@@ -27,6 +27,7 @@ from cdp.collection.regrouping import regroup
 from cdp.collection.scored_files import read_measured
 from cdp.errors import InputError, StoreError
 from cdp.storage.array_files import hash_contents
+from cdp.web.collection_faces import read_collection_faces
 
 NAMES, EVENTS, TABLE = "groups/0003/names.json", "events/0003.jsonl", "labels.csv"
 
@@ -95,6 +96,16 @@ def test_a_state_that_cannot_be_is_refused(faces, key, value):
     with pytest.raises(StoreError) as error:
         open_collection(faces).batches  # noqa: B018
     assert "card.json" in str(error.value)
+
+
+@pytest.mark.parametrize("path", ["a" * 300, "ab/" * 2000])
+@pytest.mark.parametrize("key", ["near", "images_near"])
+def test_a_path_that_cannot_be_is_named_with_its_card(faces, key, path):
+    card = faces / "embeddings" / "0001" / "card.json"
+    change_card(card, lambda settings: settings.update({key: path, key.replace("near", "far"): ""}))
+    with refuses("card-path-impossible", StoreError, file=card):
+        read_collection_faces(open_collection(faces))
+        open_collection(faces).batches[0].read()
 
 
 def test_an_unknown_setting_in_the_card_of_a_batch_is_named(faces):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
@@ -72,10 +73,17 @@ def _in_a_thread(endpoint: Callable[[Request], Response]) -> Endpoint:
     async def answer(request: Request) -> Response:
         try:
             return await run_in_threadpool(endpoint, request)
-        except CdpError as error:  # of files that were damaged or removed meanwhile
-            return PlainTextResponse(f"{error}\n", 500)
+        except (CdpError, OSError) as error:  # of files that were damaged or removed meanwhile
+            return PlainTextResponse(f"{_in_words(error)}\n", 500)
 
     return answer
+
+
+def _in_words(error: CdpError | OSError) -> str:
+    if isinstance(error, CdpError):
+        return str(error)
+    where = "" if error.filename is None else f"{os.fsdecode(error.filename)}: "
+    return f"{where}{error.strerror or error}; is the collection still there?"
 
 
 class Routes:
@@ -191,9 +199,9 @@ class Routes:
             to = await run_in_threadpool(self._do, action, fields, back)
             if isinstance(to, Response):
                 return to
-        except CdpError as error:
+        except (CdpError, OSError) as error:
             # Shown, not stored: the address carries a sentence for the next page, which escapes it.
-            return RedirectResponse(_with(back, refused=str(error)), 303)
+            return RedirectResponse(_with(back, refused=_in_words(error)), 303)
         return RedirectResponse(to, 303)
 
     def _do(self, action: str, fields: dict[str, list[str]], back: str) -> str | Response:

@@ -102,3 +102,22 @@ def test_a_journal_that_was_replaced_while_it_was_waited_for_is_refused(folder, 
     with refuses("journal-replaced", StoreError):
         append_corrections(folder, [rejected(1)])
     assert read_journal(folder) == []
+
+
+def test_a_collection_that_is_gone_is_a_sentence_on_every_page(folder):
+    browser = Browser(web_app(Session(folder), TOKEN))
+    assert browser.get("report").status == 200
+    shutil.rmtree(folder)
+    for page in ("", "groups", "group/0", "alone", "history", "changes", "report"):
+        answer = browser.get(page)
+        assert answer.status == 500
+        assert str(folder) in answer.text
+    for action, fields in (
+        ("name", {"image": [0], "name": "Ann"}),
+        ("images", {"how": "reject", "image": [5], "shown": [5]}),
+        ("undo", {"number": [0]}),
+        ("apply", {}),
+    ):
+        answer = browser.post(action, fields)
+        assert answer.status == 303
+        assert "refused=" in answer.headers["location"]
