@@ -23,7 +23,8 @@ greatest; a wide gap between two merges is preferred, which decides among few im
 that no false merge is expected. Groups, and with them
 z, q and E, are found in a few rounds. These begin with mutual nearest neighbors, which are right for
 identities of few images. Where that finds nothing, as among identities that are most of the images, rounds
-begin with the groups above the widest gap between two merges; hardly any merge that they find may be false.
+begin with the groups above the widest gap between two merges, then with groups of four on average; hardly any
+merge may be false there, or the fewer the fewer images there are.
 
 Merges do not end before a clear gap: one that doubles the distance between groups, after at least half of the
 images were merged. A few well-separated identities say little about impostors, and need not.
@@ -56,7 +57,11 @@ _LOWEST = 4.0
 """Least threshold, as z: below it pairs are not worth a merge, however few there are."""
 
 _HARDLY_FALSE = 0.02
-"""Expected share of false merges up to which groups are clear."""
+"""Most expected share of false merges where rounds began with the groups above the widest gap."""
+
+_LARGER_GROUPS, _SURE_IMAGES = 4, 1000
+"""Mean size of the groups of the last start. Its share of false merges may be n / 1000 among n images: among
+few images of a weak model, chance looks like groups."""
 
 _CLEAR_RATIO = 2.0
 """A gap after which distances are so many times as large is clear, whatever impostors are like."""
@@ -149,14 +154,11 @@ def find_merge_threshold(images: LinkedImages, seed: int = 0) -> MergeThreshold 
     tree = _Tree.of(images)
     drawn = np.random.default_rng([seed, 11]).permutation(images.n_images)[:_MOST_DRAWN]
     random = _Sample.of(images, np.sort(drawn))
-    found = _rounds(images, tree, random, images.first, seed)
+    found = _first_trusted(images, tree, random, seed)
     clear = tree.clear_gap(images.top)
     if clear is not None and (found is None or found.at < clear):
         return _merge_threshold(tree, _null_between(images, random, tree.cut(clear), seed), clear)
-    if found is not None:
-        return found
-    found = _rounds(images, tree, random, tree.cut(int(tree.gap.argmax())), seed)
-    return found if found is not None and found.false_share <= _HARDLY_FALSE else None
+    return found
 
 
 @dataclass(frozen=True, eq=False)
@@ -232,6 +234,11 @@ class _Tree:
         gap = last - np.append(first[1:], min(images.lowest, last[-1]))
         return cls(merges, stop, first, last, weight, n_pairs, gap, groups[start], n_images)
 
+    def step_of(self, size: int) -> int:
+        """The step after which groups have this mean size, or the last one."""
+        wanted = self.n_images * (1 - 1 / size)
+        return min(int(np.searchsorted(self.stop, wanted)), len(self.stop) - 1)
+
     def clear_gap(self, top: float) -> int | None:
         """The last step after which distances double, if it merges at least half of the images."""
         distance = top - self.height
@@ -255,6 +262,21 @@ def _sizes(kept: IntArray, gone: IntArray, n_images: int) -> IntArray:
         found[merge, 0], found[merge, 1] = size[kept[merge]], size[gone[merge]]
         size[kept[merge]] += size[gone[merge]]
     return found
+
+
+def _first_trusted(images: LinkedImages, tree: _Tree, random: _Sample, seed: int) -> MergeThreshold | None:
+    """Run rounds from one start after the other, until the end of one has few enough false merges."""
+    found = _rounds(images, tree, random, images.first, seed)
+    if found is not None:
+        return found
+    for at, most in (
+        (int(tree.gap.argmax()), _HARDLY_FALSE),
+        (tree.step_of(_LARGER_GROUPS), images.n_images / _SURE_IMAGES),
+    ):
+        found = _rounds(images, tree, random, tree.cut(at), seed)
+        if found is not None and found.false_share <= most:
+            return found
+    return None
 
 
 def _rounds(
