@@ -26,8 +26,8 @@ identities of few images. Where that finds nothing, as among identities that are
 begin with the groups above the widest gap between two merges, then with groups of four on average; hardly any
 merge may be false there, or the fewer the fewer images there are.
 
-Merges do not end before a clear gap: one that doubles the distance between groups, after at least half of the
-images were merged. A few well-separated identities say little about impostors, and need not.
+Merges end at a clear gap, one that doubles the distance between groups after at least half of the images
+were merged, unless many more are trusted. A few well-separated identities say little about impostors, and need not.
 """
 
 from __future__ import annotations
@@ -63,8 +63,9 @@ _LARGER_GROUPS, _SURE_IMAGES = 4, 1000
 """Mean size of the groups of the last start. Its share of false merges may be n / 1000 among n images: among
 few images of a weak model, chance looks like groups."""
 
-_CLEAR_RATIO = 2.0
-"""A gap after which distances are so many times as large is clear, whatever impostors are like."""
+_CLEAR_RATIO, _FEW = 2.0, 0.2
+"""A gap after which distances are so many times as large is clear, whatever impostors are like, unless more
+than this share of the groups are merged below it: then it is the gap below copies."""
 
 _LOWER = (0.05, 0.25)
 _LOWER_NORMAL = (-1.6449, -0.6745)
@@ -156,7 +157,7 @@ def find_merge_threshold(images: LinkedImages, seed: int = 0) -> MergeThreshold 
     random = _Sample.of(images, np.sort(drawn))
     found = _first_trusted(images, tree, random, seed)
     clear = tree.clear_gap(images.top)
-    if clear is not None and (found is None or found.at < clear):
+    if clear is not None and (found is None or not tree.goes_on(clear, found.at)):
         return _merge_threshold(tree, _null_between(images, random, tree.cut(clear), seed), clear)
     return found
 
@@ -244,6 +245,11 @@ class _Tree:
         distance = top - self.height
         is_clear = (distance + self.gap >= _CLEAR_RATIO * distance) & (self.stop >= self.n_images / 2)
         return int(np.flatnonzero(is_clear)[-1]) if is_clear.any() else None
+
+    def goes_on(self, clear: int, at: int) -> bool:
+        """Whether more than a few of the groups at one step are merged up to another."""
+        n_groups = self.n_images - int(self.stop[clear])
+        return int(self.stop[at] - self.stop[clear]) > _FEW * n_groups
 
     def cut(self, at: int) -> LongArray:
         """The group of every image after step `at`; -1 = before the first."""

@@ -81,9 +81,11 @@ def test_blobs(dimensions, n_centers):
     assert adjusted_rand_score(truth, groups(points)) > 0.99
 
 
-@pytest.mark.parametrize("n_images", [50, 1000])
-def test_a_few_blobs_in_few_dimensions_are_found_by_the_clear_gap_between_them(n_images):
-    points, truth = make_blobs(n_images, centers=10, n_features=8, random_state=3)
+@pytest.mark.parametrize(
+    ("n_images", "dimensions", "seed"), [(50, 8, 3), (1000, 8, 3), (50, 512, 2), (200, 512, 2)]
+)
+def test_a_few_blobs_are_found_by_the_clear_gap_between_them(n_images, dimensions, seed):
+    points, truth = make_blobs(n_images, centers=10, n_features=dimensions, random_state=seed)
     vectors = points / np.linalg.norm(points, axis=1, keepdims=True)
     assert adjusted_rand_score(truth, groups(vectors)) > 0.99
 
