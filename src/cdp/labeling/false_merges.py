@@ -27,7 +27,8 @@ begin with the groups above the widest gap between two merges, then with groups 
 merge may be false there, or the fewer the fewer images there are.
 
 Merges end at a clear gap, one that doubles the distance between groups after at least half of the images
-were merged, unless many more are trusted. A few well-separated identities say little about impostors, and need not.
+were merged, unless many more are trusted. A few well-separated identities say little about impostors, and
+need not.
 """
 
 from __future__ import annotations
