@@ -109,6 +109,8 @@ def plain_errors() -> Iterator[None]:
 def run_app(app: typer.Typer) -> None:
     """Run an app; what fails outside its commands, such as help that cannot be written, is a sentence too."""
     try:
+        # Libraries that are imported later fail in their own words where the current folder is gone.
+        os.getcwd()
         app()
     except SystemExit as ended:
         if is_given_up():
