@@ -31,7 +31,7 @@ from cdp.types import Embeddings
 from cdp.types.arrays import AnyArray, FloatArray, IntArray, LongArray
 
 # A task reads a piece of every file: more ranges are more, smaller pieces; fewer take more memory.
-_MOST_RANGES = 1024
+MOST_RANGES = 1024
 _FEWEST_CELLS = 32
 _FEWEST_IMAGES = 4096
 # Of the work of a round, what searching takes.
@@ -57,7 +57,7 @@ class AssignedCells:
     @classmethod
     def of(cls, table: CellTable, is_reordered: bool, runtime: Runtime) -> AssignedCells:
         """Take the cells of a table, for images in its order or for those in their own."""
-        per_range = max(_FEWEST_CELLS, -(-(len(table.bounds) - 1) // _MOST_RANGES))
+        per_range = max(_FEWEST_CELLS, -(-(len(table.bounds) - 1) // MOST_RANGES))
         if is_reordered:
             return cls(table.cells, None, table.bounds, per_range)
         return cls(table.by_image(runtime), table.order, table.bounds, per_range)
@@ -157,7 +157,7 @@ class RangeLists:
         self.best, self.ids, self.thresholds = best, ids, thresholds
         # Whole pages of every table.
         fewest = min(_FEWEST_IMAGES, 1024)
-        per_range = max(_FEWEST_IMAGES, -(-len(best) // _MOST_RANGES))
+        per_range = max(_FEWEST_IMAGES, -(-len(best) // MOST_RANGES))
         self.rows_per_range = -(-per_range // fewest) * fewest
         self.ranges = spans(len(best), self.rows_per_range)
 

@@ -19,9 +19,11 @@ from cdp.knn.pca import ReducedVectors, reduce_dimensions
 from cdp.knn.probe import Round, TopKLists, probe_cells, search_assigned_cells
 from cdp.knn.recall import Gap, find_ground_truth, measure_recall, measure_same_identity_recall
 from cdp.knn.topk import roughly_top_columns, top_k_of_rows
+from cdp.runtime import checkpoint
 from cdp.runtime.parallel import map_blocks
 from cdp.runtime.row_table import RowTable
 from cdp.runtime.runtime import Runtime
+from cdp.runtime.step_cache import StepCache
 from cdp.types import Embeddings, KnnGraph
 
 K = 6
@@ -265,6 +267,30 @@ def test_tasks_give_the_graph_of_threads(monkeypatch, tuned, tmp_path, nprobe, i
     assert here.recall == there.recall
     np.testing.assert_array_equal(here.neighbors, there.neighbors)
     np.testing.assert_array_equal(here.similarity, there.similarity)
+
+
+def test_tasks_go_on_where_a_lost_search_was(monkeypatch, tuned, tmp_path):
+    monkeypatch.setattr(checkpoint, "_SECONDS", 0.0)
+    monkeypatch.setattr(checkpoint, "_LONGEST_SHARE", np.inf)
+    tuned(8)
+    embeddings, noted = Embeddings(_faces()), []
+    expected = approximate_graph(embeddings, K, 0.9, runtime=Runtime.of(threads=1))
+    save = checkpoint.ListCheckpoint.note
+
+    def note(self, done, best, ids):
+        noted.append(done)
+        save(self, done, best, ids)
+        if len(noted) == 2:
+            raise SystemExit("the driver is lost")
+
+    monkeypatch.setattr(checkpoint.ListCheckpoint, "note", note)
+    elsewhere = _Elsewhere.of(cache=StepCache(tmp_path / "cache"))
+    with pytest.raises(SystemExit):
+        approximate_graph(embeddings, K, 0.9, runtime=elsewhere, key="some-key")
+    found = approximate_graph(embeddings, K, 0.9, runtime=elsewhere, key="some-key")
+    assert noted == [1, 2, 3], "what was done is not done again"
+    np.testing.assert_array_equal(found.neighbors, expected.neighbors)
+    np.testing.assert_array_equal(found.similarity, expected.similarity)
 
 
 def test_centroids_are_means_in_the_order_of_rows_however_cells_are_cut(monkeypatch):
