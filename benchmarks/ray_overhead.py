@@ -10,6 +10,7 @@ tells what the driver takes per image from what it takes whatever their number. 
 microseconds per image of the driver, from files to files. The last lines apply the rates to 100 million images.
 
 `python -m benchmarks.ray_overhead 200000 32 1` measures so many images in so few dimensions by a base and so many members.
+`python -m benchmarks.ray_overhead graph 300000 1000000` measures one graph whose ranges of cells go to both nodes: its CPU time by number of images.
 """
 
 from __future__ import annotations
@@ -21,14 +22,22 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from cdp.knn.distributed import DRIVER_SHARE
+import numpy as np
+
+from benchmarks.data import write_made_up_views
+from cdp.data.views import read_views
+from cdp.knn.cell_ranges import MOST_RANGES
+from cdp.knn.distributed import DRIVER_SECONDS, RANGES_COST, choose_cores
+from cdp.knn.ivf_search import approximate_graph
 from cdp.runtime.runtime import Runtime
+from cdp.runtime.settings import RuntimeSettings
+from cdp.types import Embeddings
 
 MOST_OVERHEAD = 0.10
 MOST_DRIVER = 10.0
@@ -37,10 +46,9 @@ _BEFORE_AND_AFTER = ("reading", "figures and output")
 _GRAPHS = "graphs"
 # CPU time of an approximate graph grows with this power of the number of images (benchmarks/graph_growth.py).
 _GRAPH_POWER = 1.3
-# CPU time of ranges of cells, by that of threads (src/cdp/knn/distributed.py).
-_RANGES_COST = 1.2
 _MANY, _MACHINES, _CORES = 100_000_000, (1, 8, 100), (1, 32)
 _STORE = 4 * 10**9
+_WARM_UP = 31_000
 _TICKS = os.sysconf("SC_CLK_TCK")
 _WORKERS = b"ray::"
 
@@ -100,9 +108,7 @@ def _run(home: Path, engine: str) -> dict[str, Any]:
 
 
 def _label(home: Path, engine_name: str) -> dict[str, Any]:
-    from cdp.data.views import read_views
     from cdp.labeling.pipeline import label
-    from cdp.runtime.settings import RuntimeSettings
     from cdp.scoring.settings import ConsensusSettings
     from cdp_lab.synthetic import synthetic_views
 
@@ -253,11 +259,50 @@ def _hours(
     others = sum(run["tasks"].values()) + run["ray"] - run["tasks"][_GRAPHS]
     shared = graphs / (cores * machines)
     if is_placed and machines > 1:
-        per_machine = -(-run["models"] // machines) * graphs / run["models"] / cores
-        by_ranges = graphs * (DRIVER_SHARE + (1 - DRIVER_SHARE) * _RANGES_COST / (cores * machines))
-        shared = min(per_machine, by_ranges)
+        if choose_cores([cores] * machines, run["models"], _MANY):
+            shared = -(-run["models"] // machines) * graphs / run["models"] / cores
+        else:
+            driver += 1e6 * run["models"] * DRIVER_SECONDS
+            shared = graphs * RANGES_COST / min(cores * machines, MOST_RANGES)
     tasks = (shared + others / (cores * machines)) / run["images"]
     return float(_MANY * (1e-6 * driver + tasks) / 3600)
+
+
+def measure_ranges(sizes: Sequence[int]) -> None:
+    """Print the CPU time per image of a graph by ranges of cells: of driver and tasks, and of the same graph on threads.
+
+    What any number of images takes is left out of the last line, which compares the first size with the last.
+    """
+    _start_two_nodes()
+    spent = []
+    with tempfile.TemporaryDirectory(prefix="cdp-ranges-") as home:
+        for size in (_WARM_UP, *sizes):
+            views = Path(home) / str(size)
+            write_made_up_views(views, size, n_models=1, structured=True, labeled=0.01)
+            spent.append(_measure_graph(read_views(views / "unlabeled").base, Path(home)))
+    (few, less, _), (many, more, _) = spent[1], spent[-1]
+    if many > few:
+        print(f"driver: {1e6 * (more - less) / (many - few):.2f} microseconds per further image")
+
+
+def _measure_graph(embeddings: Embeddings, folder: Path) -> tuple[int, float, bytes]:
+    """Search a graph on both nodes, then on one thread; return images, CPU seconds of the driver, and a hash."""
+    n_images, found = embeddings.n_images, []
+    for engine in ("ray", "threads"):
+        settings = RuntimeSettings(engine=engine, device="cpu", threads=1, memory_budget="10GB")
+        driver, tasks = time.process_time(), _cpu_seconds(_WORKERS)
+        main = time.thread_time()
+        graph = approximate_graph(embeddings, 20, 0.97, runtime=Runtime(settings, folder=folder))
+        main = time.thread_time() - main
+        driver, tasks = time.process_time() - driver, _cpu_seconds(_WORKERS) - tasks
+        digest = hashlib.sha256(np.ascontiguousarray(graph.neighbors)).digest()
+        found.append((n_images, driver, digest))
+        parts = f"main thread {1e6 * main / n_images:.2f}, tasks {1e6 * tasks / n_images:.2f}"
+        print(
+            f"{n_images:,} on {engine}: driver {1e6 * driver / n_images:.2f}, {parts} microseconds per image"
+        )
+    print(f"the same neighbors: {found[0][2] == found[1][2]}", flush=True)
+    return found[0]
 
 
 def _start_two_nodes() -> None:
@@ -294,7 +339,9 @@ def _cpu_seconds(command: bytes = b"") -> float:
 
 
 if __name__ == "__main__":
-    if sys.argv[-1].isdecimal():
+    if sys.argv[1] == "graph":
+        measure_ranges([int(size) for size in sys.argv[2:]])
+    elif sys.argv[-1].isdecimal():
         compare(*map(int, sys.argv[1:]))
     else:
         print(json.dumps(_label(Path(sys.argv[1]), sys.argv[2])))

@@ -274,30 +274,31 @@ def test_every_gpu_of_one_machine_gets_a_process(cluster, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("cores", "n_graphs", "each"),
+    ("cores", "n_graphs", "n_images", "each"),
     [
-        ([1, 1], 5, 1),
-        ([4, 32, 32, 32, 32, 32], 5, 32),
-        ([4, 32, 32], 2, 32),
-        ([8, 0], 5, 8),
-        ([16] * 100, 5, 16),
-        ([16] * 8, 1, 16),
-        ([1] * 8, 2, None),  # ranges of one graph go to all machines
-        ([1] * 100, 5, None),
-        ([1] * 4, 1, None),
-        ([], 5, None),
+        ([1, 1], 5, 10**6, 1),
+        ([4, 32, 32, 32, 32, 32], 5, 10**6, 32),
+        ([4, 32, 32], 2, 10**6, 32),
+        ([8, 0], 5, 10**6, 8),
+        ([16] * 100, 5, 10**6, 16),
+        ([32] * 8, 1, 10**6, 32),
+        ([32] * 8, 1, 10**8, None),  # ranges of one graph go to all machines: the driver's part is smaller
+        ([1] * 8, 2, 10**6, None),
+        ([1] * 100, 5, 10**6, None),
+        ([1] * 4, 1, 10**5, None),
+        ([], 5, 10**6, None),
     ],
 )
-def test_graphs_go_to_the_machines_that_are_done_first(cluster, monkeypatch, cores, n_graphs, each):
+def test_graphs_go_to_the_machines_that_are_done_first(cluster, monkeypatch, cores, n_graphs, n_images, each):
     import ray
 
     nodes = [{"Alive": True, "Resources": {"CPU": float(count)} if count else {}} for count in cores]
     there = Runtime(RAY).pool
     monkeypatch.setattr(ray, "nodes", lambda: [*nodes, {"Alive": False, "Resources": {"CPU": 64.0}}])
-    found = find_machines(there, n_graphs)
+    found = find_machines(there, n_graphs, n_images)
     assert found == (None if each is None else replace(there, cores=each))
-    assert find_machines(there, 0) is None
-    assert find_machines(None, n_graphs) is None
+    assert find_machines(there, 0, n_images) is None
+    assert find_machines(None, n_graphs, n_images) is None
 
 
 @pytest.mark.parametrize("keeps", [True, False])

@@ -136,8 +136,8 @@ def _predict(
     n_found = np.zeros(len(nprobes), np.int64)
     for start, stop in spans(len(truth.rows), max(1, _BLOCK_PAIRS // (truth.neighbors.shape[1] + 1) ** 2)):
         images = np.concatenate([truth.rows[start:stop, None], truth.neighbors[start:stop]], axis=1)
-        cells = cells_to_probe(vectors, centroids, nprobes[-1], runtime=runtime, rows=images.ravel())
-        cells = cells.reshape(*images.shape, nprobes[-1])
+        table = cells_to_probe(vectors, centroids, nprobes[-1], runtime=runtime, rows=images.ravel())
+        cells = table.cells[table.places].reshape(*images.shape, nprobes[-1])
         is_compared = cells[:, :1] == cells[:, 1:, :1]
         is_compared |= cells[:, 1:] == cells[:, :1, :1]
         is_found = np.logical_or.accumulate(is_compared, axis=2)[:, :, np.array(nprobes) - 1]

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from cdp.knn.cell_ranges import MOST_RANGES
 from cdp.knn.search import each_knn_graph
 from cdp.runtime.runtime import Runtime
 from cdp.runtime.settings import RuntimeSettings
@@ -21,11 +22,16 @@ from cdp.types.arrays import LongArray
 if TYPE_CHECKING:
     from cdp.runtime.ray_pool import RayPool
 
-# Share of an approximate search that runs on one core of the driver when ranges of cells go to all machines,
-# because cells to probe and final lists are kept there: 4 of 27 microseconds per image at a million images.
-DRIVER_SHARE = 0.15
-# Ranges take a fifth more CPU time than threads, and are worth it where they save this much of the time.
-_WORTH_IT = 1.25
+# CPU time of an approximate search on threads: seconds per image at a million images, and the power of their
+# number that it grows with (`python -m benchmarks.graph_growth`).
+_SECONDS_PER_IMAGE = 20e-6
+_GROWTH = 0.3
+# Where ranges of cells go to all machines, tasks take a fifth more CPU time than threads, and the driver this
+# much per image on one core (`python -m benchmarks.ray_overhead graph`).
+RANGES_COST = 1.2
+DRIVER_SECONDS = 1e-6
+# Ranges are worth it where they save this much of the time.
+_WORTH_IT = 1.05
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,16 +75,30 @@ class GraphOptions:
     cache: StepCache
 
 
-def find_machines(pool: RayPool | None, n_graphs: int) -> RayPool | None:
+def find_machines(pool: RayPool | None, n_graphs: int, n_images: int) -> RayPool | None:
     """Return workers of a whole machine each; None if all machines on one graph at a time are faster."""
     cores = [] if pool is None else [count for count in pool.machines if count]
     if pool is None or n_graphs == 0 or not cores:
         return None
+    per_machine = choose_cores(cores, n_graphs, n_images)
+    return None if per_machine is None else replace(pool, cores=per_machine)
+
+
+def choose_cores(cores: Sequence[int], n_graphs: int, n_images: int) -> int | None:
+    """Choose the cores of machines that search a graph each; None = all machines search one after the other.
+
+    Args:
+        cores: of every machine, the most first.
+        n_graphs: to search.
+        n_images: of each.
+    """
+    # In units of the CPU time of one graph.
     seconds, per_machine = min(
         (-(-n_graphs // number) / count, count) for number, count in enumerate(cores, 1)
     )
-    by_ranges = n_graphs * (DRIVER_SHARE + (1 - DRIVER_SHARE) / sum(cores))
-    return replace(pool, cores=per_machine) if seconds <= _WORTH_IT * by_ranges else None
+    driver = DRIVER_SECONDS / (_SECONDS_PER_IMAGE * (n_images / 1e6) ** _GROWTH)
+    by_ranges = n_graphs * (driver + RANGES_COST / min(sum(cores), MOST_RANGES))
+    return per_machine if seconds <= _WORTH_IT * by_ranges else None
 
 
 def make_options(

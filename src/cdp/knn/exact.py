@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
+from itertools import islice
 from typing import TypeAlias
 
 import numpy as np
@@ -28,6 +28,8 @@ from cdp.types.arrays import AnyArray, FloatArray, IntArray
 # of graphs.
 BLOCK_ROWS = 4096
 TILE_ROWS = 512
+# Images that a few queries are compared with at a time; a multiple of the rows of a block.
+_SPAN_ROWS = 2**16
 # Lists are a little longer than k and re-ranked by `similarities`, so that neither the rounding of a product,
 # which depends on the shape of its tile, nor the order of tiles changes a result. Where even the last one is
 # within rounding of the k-th (many copies of an image), the row is searched again by `similarities` alone.
@@ -94,16 +96,30 @@ def search_rows(
     """Search the k nearest neighbors of some images; ids and similarities, each (len(rows), k)."""
     runtime = runtime.with_threads_for(search_bytes(embeddings))
     keep = min(k + _SPARE, embeddings.n_images - 1)
-    find_top_k: TopKSearch = partial(_find_top_k, embeddings, keep)
     accelerator = find_accelerator(runtime.search_device)
+    blocks = [rows[start:stop] for start, stop in spans(len(rows), TILE_ROWS)]
     if accelerator is not None:
         from cdp.knn.gpu import make_top_k_search
 
-        find_top_k = make_top_k_search(embeddings, keep, accelerator)
-        runtime = runtime.here(threads=1)
-    blocks = [rows[start:stop] for start, stop in spans(len(rows), TILE_ROWS)]
-    found = list(runtime.map(_search_block, (embeddings, k, find_top_k), blocks))
+        find_top_k: TopKSearch = make_top_k_search(embeddings, keep, accelerator)
+        found = list(runtime.here(threads=1).map(_search_block, (embeddings, k, find_top_k), blocks))
+    else:
+        # Few queries, many images: these are cut too, so that more than one worker has something to do.
+        cut = [(start, stop) for start, stop in spans(embeddings.n_images, _SPAN_ROWS)]
+        items = ((queries, span) for queries in blocks for span in cut)
+        lists = runtime.map(_find_top_k, (embeddings, keep), items)
+        merged = [(queries, *_merge_spans(islice(lists, len(cut)))) for queries in blocks]
+        found = list(runtime.map(_rerank_block, (embeddings, k), merged))
     return np.concatenate([ids for ids, _ in found]), np.concatenate([values for _, values in found])
+
+
+def _merge_spans(found: Iterable[TopK]) -> TopK:
+    """Merge the lists of the same queries in several spans of images."""
+    lists = iter(found)
+    best, ids = next(lists)
+    for values, images in lists:
+        merge_lists(values, images, best, ids)
+    return best, ids
 
 
 def extend_graph(
@@ -279,16 +295,18 @@ def _rerank(
     return ids[:, :k], similarity[:, :k]
 
 
-def _find_top_k(embeddings: Embeddings, keep: int, queries: IntArray) -> TopK:
-    """Search the `keep` best images of every query."""
+def _find_top_k(shared: tuple[Embeddings, int], queries_and_span: tuple[IntArray, tuple[int, int]]) -> TopK:
+    """Search the `keep` best images of every query, among a span of all."""
+    (embeddings, keep), (queries, (first, last)) = shared, queries_and_span
     best = np.full((len(queries), keep), -np.inf, np.float32)
     ids = np.full((len(queries), keep), -1, np.int32)
     query_vectors = embeddings.take(queries)
     buffer = np.empty(len(queries) * BLOCK_ROWS, np.float32)
-    for start, stop in spans(embeddings.n_images, BLOCK_ROWS):
-        tile = buffer[: len(queries) * (stop - start)].reshape(len(queries), stop - start)
-        np.matmul(query_vectors, embeddings.block(start, stop).T, out=tile)
-        insert_rows(tile, queries, start, best, ids)
+    for start, stop in spans(last - first, BLOCK_ROWS):
+        others = embeddings.block(first + start, first + stop)
+        tile = buffer[: len(queries) * len(others)].reshape(len(queries), len(others))
+        np.matmul(query_vectors, others.T, out=tile)
+        insert_rows(tile, queries, first + start, best, ids)
     return best, ids
 
 

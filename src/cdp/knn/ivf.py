@@ -20,6 +20,7 @@ from cdp.knn.panels import find_nearest_centroid, pack_panels
 from cdp.knn.pca import Vectors
 from cdp.knn.topk import roughly_top_columns, top_columns
 from cdp.runtime.kernels import kernel
+from cdp.runtime.row_table import RowTable, gather_rows
 from cdp.runtime.runtime import Runtime
 from cdp.types.arrays import AnyArray, FloatArray, IntArray, LongArray
 
@@ -78,22 +79,22 @@ def find_nearby_cells(
     """Find the cells nearest to every cell; with very many cells, only in the nearest coarse cells."""
     fewest, most = _NEARBY_CELLS
     count = min(len(vectors), max(fewest, min(most, len(vectors) // 8)))
-    nearby: IntArray = runtime.empty((len(vectors), count), np.int32)
+    table = RowTable.of((len(vectors), count), np.int32, runtime)
     n_searched = min(len(coarse), max(1, _CENTROIDS_SEARCHED * len(coarse) // len(vectors)))
     nearest = np.empty((len(coarse), n_searched), np.int32)
     top_columns(coarse @ coarse.T, nearest)
     nearest.sort(axis=1)
-    found = runtime.map(_find_nearby, (vectors, offsets, count), enumerate(nearest))
-    for (start, stop), of_cell in zip(pairwise(offsets.tolist()), found, strict=True):
-        nearby[start:stop] = of_cell
-    return nearby
+    for _ in runtime.map(_find_nearby, (vectors, offsets, table), enumerate(nearest)):
+        pass
+    return table.finish(runtime)
 
 
 def _find_nearby(
-    shared: tuple[FloatArray, LongArray, int], cell_and_nearest: tuple[int, IntArray]
-) -> IntArray:
+    shared: tuple[FloatArray, LongArray, RowTable], cell_and_nearest: tuple[int, IntArray]
+) -> None:
     """Find the nearest cells of those in one coarse cell, among the cells of some coarse cells."""
-    vectors, offsets, count = shared
+    vectors, offsets, table = shared
+    count = table.shape[1]
     cell, searched = cell_and_nearest
     others = np.concatenate([np.arange(offsets[one], offsets[one + 1]) for one in searched])
     own, others_vectors = vectors[offsets[cell] : offsets[cell + 1]], vectors[others]
@@ -102,7 +103,7 @@ def _find_nearby(
         found = np.full((stop - start, count), -1, np.int32)
         roughly_top_columns(own[start:stop] @ others_vectors.T, found)
         nearby[start:stop] = np.where(found < 0, -1, others[found])
-    return nearby
+    table.write(int(offsets[cell]), nearby)
 
 
 def assign_cells(
@@ -195,6 +196,32 @@ def _store_columns(tile: IntArray, mask: int) -> None:
             tile[row, column] = (tile[row, column] & ~mask) | column
 
 
+@dataclass(frozen=True, eq=False)
+class CellTable:
+    """The cells that images probe, image by image in the order of their assigned cells.
+
+    Attributes:
+        cells: (n, nprobe), the assigned cell first, the others roughly in order; they are taken from the
+            cells near the assigned one, -1 where there are fewer, or from all. int16 where that is enough:
+            there may be hundreds for each of millions of images.
+        order: int32 (n,), the image of every row, ascending inside a cell.
+        bounds: int64 (nlist + 1,), where the images of each cell start.
+    """
+
+    cells: IntArray
+    order: IntArray
+    bounds: LongArray
+
+    @cached_property
+    def places(self) -> IntArray:
+        """The row of every image."""
+        return invert_order(self.order)
+
+    def by_image(self, runtime: Runtime) -> IntArray:
+        """Copy the cells in the order of images."""
+        return gather_rows(self.cells, self.places, runtime)
+
+
 def cells_to_probe(
     vectors: Vectors,
     centroids: Centroids,
@@ -202,31 +229,26 @@ def cells_to_probe(
     *,
     runtime: Runtime,
     rows: Rows | None = None,
-) -> IntArray:
-    """Find the nprobe cells with the most similar centroids to each image, or to some of them, (n, nprobe).
-
-    The assigned cell is the first; the others are only roughly in order. They are taken from the cells near
-    the assigned one, -1 where there are fewer, or from all. int16 where that is enough: there may be hundreds
-    for each of millions of images.
-    """
+) -> CellTable:
+    """Find the nprobe cells with the most similar centroids to each image, or to some of them."""
     n_rows = vectors.n_images if rows is None else len(rows)
     dtype = np.int16 if len(centroids) < 2**15 else np.int32
-    cells = runtime.full((n_rows, nprobe), -1, dtype)
+    table = RowTable.of((n_rows, nprobe), dtype, runtime)
     known, centroids = centroids.known, replace(centroids, known=None)  # not sent to other processes
-    shared = (vectors, centroids, nprobe)
+    shared = (vectors, centroids, table)
     if centroids.nearby is None:
         cut = spans(n_rows, _TILES_PER_BLOCK * _rows_per_tile(centroids))
-        blocks = (span if rows is None else rows[slice(*span)] for span in cut)
-        for (start, stop), found in zip(cut, runtime.map(_probe_all, shared, blocks), strict=True):
-            cells[start:stop] = found
-        return cells
+        blocks = ((span[0], span if rows is None else rows[slice(*span)]) for span in cut)
+        assigned = np.concatenate([np.empty(0, np.int32), *runtime.map(_probe_all, shared, blocks)])
+        order, bounds = inverted_lists(assigned, len(centroids), runtime)
+        return CellTable(gather_rows(table.finish(runtime), order, runtime), order, bounds)
     assigned = _assign_all(vectors, centroids, known, runtime, rows)
-    order, _ = inverted_lists(assigned, len(centroids))
-    places = [order[slice(*span)] for span in spans(n_rows, _BLOCK_ROWS)]
-    few = ((some if rows is None else rows[some], assigned[some]) for some in places)
-    for some, found in zip(places, runtime.map(_probe_nearby, shared, few), strict=True):
-        cells[some] = found
-    return cells
+    order, bounds = inverted_lists(assigned, len(centroids), runtime)
+    places = ((start, order[start:stop]) for start, stop in spans(n_rows, _BLOCK_ROWS))
+    few = ((start, some if rows is None else rows[some], assigned[some]) for start, some in places)
+    for _ in runtime.map(_probe_nearby, shared, few):
+        pass
+    return CellTable(table.finish(runtime), order, bounds)
 
 
 def _assign_all(
@@ -250,24 +272,28 @@ def _rows_per_tile(centroids: Centroids) -> int:
     return max(64, _TILE_ENTRIES // len(centroids))
 
 
-def _probe_all(shared: tuple[Vectors, Centroids, int], block: tuple[int, int] | Rows) -> IntArray:
-    """Find the cells to probe of some images, among all cells."""
-    vectors, centroids, nprobe = shared
-    queries = _queries(vectors, block)
-    cells = np.full((len(queries), nprobe), -1, np.int32)
+def _probe_all(
+    shared: tuple[Vectors, Centroids, RowTable], block: tuple[int, tuple[int, int] | Rows]
+) -> IntArray:
+    """Write the cells to probe of some images, among all cells, and return the first of each."""
+    vectors, centroids, table = shared
+    first, rows = block
+    queries = _queries(vectors, rows)
+    cells = np.full((len(queries), table.shape[1]), -1, np.int32)
     # One buffer for all tiles: allocating memory takes longer than filling it.
     buffer = np.empty((_rows_per_tile(centroids), len(centroids)), np.float32)
     for start, stop in spans(len(queries), len(buffer)):
         tile = np.matmul(queries[start:stop], centroids.vectors.T, out=buffer[: stop - start])
         roughly_top_columns(tile, cells[start:stop])
-    return cells
+    table.write(first, cells)
+    return cells[:, 0].copy()
 
 
-def _probe_nearby(shared: tuple[Vectors, Centroids, int], block: tuple[Rows, IntArray]) -> IntArray:
-    """Find the cells to probe of images ordered by assigned cell, among the cells near that one."""
-    vectors, centroids, nprobe = shared
-    rows, assigned = block
-    queries, nearby = vectors.take(rows), centroids.nearby
+def _probe_nearby(shared: tuple[Vectors, Centroids, RowTable], block: tuple[int, Rows, IntArray]) -> None:
+    """Write the cells to probe of images ordered by assigned cell, among the cells near that one."""
+    vectors, centroids, table = shared
+    first, rows, assigned = block
+    queries, nearby, nprobe = vectors.take(rows), centroids.nearby, table.shape[1]
     assert nearby is not None
     tile = np.empty((len(queries), nearby.shape[1]), np.float32)
     bounds = [0, *(np.flatnonzero(np.diff(assigned)) + 1).tolist(), len(assigned)]
@@ -284,7 +310,7 @@ def _probe_nearby(shared: tuple[Vectors, Centroids, int], block: tuple[Rows, Int
     best.sort(axis=1)
     found = np.full((len(queries), nprobe), -1, np.int32)
     _take_last(best.view(np.int32), mask, assigned, nearby, found)
-    return found
+    table.write(first, found)
 
 
 @kernel
@@ -335,14 +361,8 @@ def _place_rows(cells: AnyArray, ends: LongArray, rows: IntArray) -> None:
                 ends[cell] += 1
 
 
-def order_by_cell(cells: IntArray) -> IntArray:
-    """Order all images by their assigned cell, the first column of a table of cells to probe."""
-    return inverted_lists(cells[:, :1], int(cells[:, 0].max()) + 1)[0]
-
-
-def reorder_rows(rows: AnyArray, order: IntArray, runtime: Runtime) -> AnyArray:
-    """Copy the rows of a table in another order."""
-    moved = runtime.empty(rows.shape, rows.dtype)
-    for start, stop in spans(len(order), _BLOCK_ROWS):
-        moved[start:stop] = rows[order[start:stop]]
-    return moved
+def invert_order(order: IntArray) -> IntArray:
+    """Find the place of every image in an order of all."""
+    places = np.empty_like(order)
+    places[order] = np.arange(len(order), dtype=order.dtype)
+    return places

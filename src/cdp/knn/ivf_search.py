@@ -31,13 +31,20 @@ import numpy as np
 
 from cdp.blocks import spans
 from cdp.knn.autotune import OperatingPoint, choose_operating_point
-from cdp.knn.cell_ranges import RangeLists, probe_ranges, search_assigned_ranges
+from cdp.knn.cell_ranges import (
+    AssignedCells,
+    RangeLists,
+    probe_ranges,
+    rerank_ranges,
+    search_assigned_ranges,
+)
 from cdp.knn.exact import exact_graph, search_bytes
-from cdp.knn.ivf import cells_to_probe, order_by_cell, reorder_rows
+from cdp.knn.ivf import CellTable, cells_to_probe
 from cdp.knn.pair_similarity import rerank_block, rows_per_rerank
 from cdp.knn.pca import Vectors, reduce_dimensions
 from cdp.knn.probe import Round, SearchContext, TopKLists, probe_cells, search_assigned_cells
 from cdp.knn.recall import GroundTruth, find_ground_truth, find_same_identity_truth
+from cdp.runtime.checkpoint import ListCheckpoint
 from cdp.runtime.parallel import on_one_thread
 from cdp.runtime.runtime import Runtime
 from cdp.types import Embeddings, KnnGraph
@@ -102,7 +109,9 @@ def approximate_graph(
     neighbors, similarity = search.rerank(k)
     runtime.progress(step, n_images, n_images)
     reached = truth.recall(similarity)
-    return KnnGraph(runtime.finished(neighbors), runtime.finished(similarity), "approximate", reached)
+    return KnnGraph.unchecked(
+        runtime.finished(neighbors), runtime.finished(similarity), "approximate", reached
+    )
 
 
 class _IvfSearch:
@@ -125,14 +134,23 @@ class _IvfSearch:
         self.recall, self.runtime, self.key = recall, runtime, key
         k = truth.neighbors.shape[1]
         keep = k if isinstance(vectors, Embeddings) else vectors.list_length
-        self.best = runtime.full((embeddings.n_images, keep), -np.inf, np.float32)
-        self.ids = runtime.full((embeddings.n_images, keep), -1, np.int32)
-        self.cells = self._cells_to_probe(point.nprobe + _spare_probes(point))
-        self.order = order_by_cell(self.cells)
+        shape = embeddings.n_images, keep
+        # On a cluster, tasks write the lists, and here is only where they are.
+        empty = runtime.pool is not None
+        self.best = runtime.empty(shape, np.float32) if empty else runtime.full(shape, -np.inf, np.float32)
+        self.ids = runtime.empty(shape, np.int32) if empty else runtime.full(shape, -1, np.int32)
+        self.lists: RangeLists | None = None
+        table = self._cells_to_probe(point.nprobe + _spare_probes(point))
+        self.order, self.places = table.order, table.places
         self.is_reordered = not isinstance(vectors, Embeddings)
         if not isinstance(vectors, Embeddings):
             self.vectors = vectors.reorder(self.order, runtime)
-            self.cells = reorder_rows(self.cells, self.order, runtime)
+        self.assigned = AssignedCells.of(table, self.is_reordered, runtime)
+
+    @property
+    def n_probed(self) -> int:
+        """Number of cells that are known for every image."""
+        return int(self.assigned.cells.shape[1])
 
     def run(self) -> Iterator[float]:
         """Probe cells until the recall is reached; yield the estimated share of the work that is done."""
@@ -140,14 +158,15 @@ class _IvfSearch:
         for done in self._probe(0, nprobe, self.key):
             yield done / nprobe
         reached = self._measure_recall()
-        if reached < self.recall and self.cells.shape[1] > nprobe:
-            for _ in self._probe(nprobe, self.cells.shape[1]):
+        if reached < self.recall and self.n_probed > nprobe:
+            for _ in self._probe(nprobe, self.n_probed):
                 yield 1.0
             reached = self._measure_recall()
-        while reached < self.recall and self.cells.shape[1] < len(self.point.centroids):
-            n_probed = self.cells.shape[1]
-            self.cells = self._cells_to_probe(min(2 * n_probed, len(self.point.centroids)))
-            for _ in self._probe(n_probed, self.cells.shape[1]):
+        while reached < self.recall and self.n_probed < len(self.point.centroids):
+            n_probed = self.n_probed
+            table = self._cells_to_probe(min(2 * n_probed, len(self.point.centroids)))
+            self.assigned = AssignedCells.of(table, False, self.runtime)
+            for _ in self._probe(n_probed, self.n_probed):
                 yield 1.0
             reached = self._measure_recall()
 
@@ -156,6 +175,9 @@ class _IvfSearch:
 
         Cell by cell, because the images of a cell have neighbors in common.
         """
+        if self.runtime.pool is not None:
+            given = self.embeddings, self.ids, self.order, self.places
+            return rerank_ranges(*given, k, self.is_reordered, self.runtime)
         n_images, width = self.ids.shape
         neighbors: IntArray = self.runtime.empty((n_images, k), np.int32)
         similarity: FloatArray = self.runtime.empty((n_images, k), np.float32)
@@ -168,35 +190,23 @@ class _IvfSearch:
         return neighbors, similarity
 
     def _probe(self, first: int, last: int, key: str = "") -> Iterator[float]:
-        """Probe every image's first-th to last-th nearest cells; yield the number of cells done per image.
+        """Probe every image's first-th to last-th nearest cells; yield the number of cells done per image."""
+        probe = self._probe_here if self.runtime.pool is None else self._probe_on_cluster
+        return probe(first, last, self.runtime.list_checkpoint(key))
 
-        Checkpoints are written between parts of a round, when no thread is running.
-        """
-        checkpoint = self.runtime.list_checkpoint(key)
+    def _probe_here(self, first: int, last: int, checkpoint: ListCheckpoint) -> Iterator[float]:
+        """Checkpoints are written between parts of a round, when no thread is running."""
         n_resumed, part = checkpoint.resume(self.best, self.ids), 0
         context = SearchContext(self.vectors, self.runtime.search_device)
-        if self.runtime.pool is None:
-            context.product  # noqa: B018 (computed once, before several threads need it)
+        context.product  # noqa: B018 (computed once, before several threads need it)
         nlist = len(self.point.centroids)
         cut = spans(nlist, _CELLS_PER_CHECKPOINT)
-        lists, ranges = TopKLists.of(self.best, self.ids), None
+        lists = TopKLists.of(self.best, self.ids)
         for start, stop in _rounds(first, last):
             part += len(cut)
             if part <= n_resumed:
                 continue
-            cells = Round.of(self.cells, start, stop, nlist, self.runtime)
-            if self.runtime.pool is not None:
-                if start == 0:
-                    shares = search_assigned_ranges(context, cells, self.best, self.ids, self.runtime)
-                else:
-                    ranges = ranges or RangeLists(self.best, self.ids, self.runtime)
-                    shares = probe_ranges(context, cells, ranges, self.runtime)
-                for share in shares:
-                    yield start + share * (stop - start)
-                if ranges is not None and (checkpoint.save is not None or stop == last):
-                    ranges.collect()
-                checkpoint.note(part, self.best, self.ids)
-                continue
+            cells = Round.of(self.assigned.cells, start, stop, nlist, self.runtime)
             search = search_assigned_cells if start == 0 else probe_cells
             for number, (low, high) in enumerate(cut, part - len(cut) + 1):
                 if number <= n_resumed:
@@ -204,19 +214,35 @@ class _IvfSearch:
                 for share in search(context, cells.cells(low, high), lists, self.runtime):
                     yield start + (low + share * (high - low)) / nlist * (stop - start)
                 checkpoint.note(number, self.best, self.ids)
-        if ranges is not None:
-            ranges.remove()
 
-    def _cells_to_probe(self, nprobe: int) -> IntArray:
+    def _probe_on_cluster(self, first: int, last: int, checkpoint: ListCheckpoint) -> Iterator[float]:
+        """Checkpoints are written between rounds."""
+        n_resumed, part = 0 if first else checkpoint.resume(self.best, self.ids), 0
+        context = SearchContext(self.vectors, self.runtime.search_device)
+        parts_per_round = len(spans(len(self.point.centroids), _CELLS_PER_CHECKPOINT))
+        for start, stop in _rounds(first, last):
+            part += parts_per_round
+            if part <= n_resumed:
+                continue
+            if start == 0:
+                found = search_assigned_ranges(context, self.assigned, self.best.shape[1], self.runtime)
+                self.lists = yield from found
+            else:
+                self.lists = self.lists or RangeLists.of(self.best, self.ids, self.runtime)
+                probed = probe_ranges(context, self.assigned, (start, stop), self.lists, self.runtime)
+                for share in probed:
+                    yield start + share * (stop - start)
+            self.best, self.ids = self.lists.best, self.lists.ids
+            checkpoint.note(part, self.best, self.ids)
+
+    def _cells_to_probe(self, nprobe: int) -> CellTable:
         return cells_to_probe(self.vectors, self.point.centroids, nprobe, runtime=self.runtime)
 
     def _measure_recall(self) -> float:
         rows, ids = self.truth.rows, self.ids
         if not self.is_reordered:
             return self.truth.recall_of_lists(self.embeddings, ids[rows])
-        places = np.empty_like(self.order)
-        places[self.order] = np.arange(len(places), dtype=np.int32)
-        return self.truth.recall_of_lists(self.embeddings, self._original_ids(ids[places[rows]]))
+        return self.truth.recall_of_lists(self.embeddings, self._original_ids(ids[self.places[rows]]))
 
     def _lists(self, start: int, stop: int) -> IntArray:
         """Lists, in original ids, of images start..stop-1 in the order of cells."""

@@ -11,6 +11,7 @@ from cdp.knn.ivf import Centroids, assign_again, assign_cells, find_nearby_cells
 from cdp.knn.pca import Vectors
 from cdp.knn.topk import top_columns
 from cdp.runtime.kernels import kernel
+from cdp.runtime.row_table import RowTable
 from cdp.runtime.runtime import Runtime
 from cdp.types.arrays import FloatArray, IntArray, LongArray
 
@@ -41,22 +42,34 @@ def train_centroids(
     generator = np.random.default_rng(seed)
     n_sample = min(vectors.n_images, _SAMPLE_PER_CELL * nlist)
     drawn = np.sort(generator.choice(vectors.n_images, n_sample, replace=False))
-    sample: FloatArray = runtime.empty((n_sample, vectors.dimensions), np.float32)
-    for start, stop in spans(n_sample, _BLOCK_ROWS):
-        sample[start:stop] = vectors.take(drawn[start:stop])
-    sample = runtime.finished(sample)
+    sample = _take_sample(vectors, drawn, runtime)
     n_coarse = round(np.sqrt(nlist))
     few = np.ascontiguousarray(sample[:: max(1, n_sample // (_SAMPLE_PER_COARSE_CELL * n_coarse))])
     coarse = _k_means(few, n_coarse, generator, runtime)
     order, bounds = inverted_lists(_nearest(sample, coarse, runtime), len(coarse))
     used = np.flatnonzero(np.diff(bounds)).tolist()
-    rows_of_cells = ((cell, sample[order[bounds[cell] : bounds[cell + 1]]]) for cell in used)
-    parts = list(runtime.map(_split_coarse_cell, (nlist / n_sample, seed), rows_of_cells))
+    rows_of_cells = ((cell, order[bounds[cell] : bounds[cell + 1]]) for cell in used)
+    parts = list(runtime.map(_split_coarse_cell, (sample, nlist / n_sample, seed), rows_of_cells))
     coarse = coarse[np.diff(bounds) > 0]
     offsets, centroids = np.cumsum([0, *map(len, parts)]), np.concatenate(parts)
     del sample, rows_of_cells
     nearby = None if exhaustive else find_nearby_cells(centroids, coarse, offsets, runtime)
     return Centroids(centroids, coarse, offsets, nearby)
+
+
+def _take_sample(vectors: Vectors, drawn: LongArray, runtime: Runtime) -> FloatArray:
+    """Copy the vectors of a sample, in tasks."""
+    table = RowTable.of((len(drawn), vectors.dimensions), np.float32, runtime)
+    blocks = ((start, drawn[start:stop]) for start, stop in spans(len(drawn), _BLOCK_ROWS))
+    for _ in runtime.map(_take_block, (vectors, table), blocks):
+        pass
+    return table.finish(runtime)
+
+
+def _take_block(shared: tuple[Vectors, RowTable], block: tuple[int, LongArray]) -> None:
+    vectors, table = shared
+    start, rows = block
+    table.write(start, vectors.take(rows))
 
 
 def refine_centroids(
@@ -104,12 +117,14 @@ def _sum_cells(vectors: Vectors, part: tuple[LongArray, LongArray]) -> FloatArra
     return sums
 
 
-def _split_coarse_cell(shared: tuple[float, int], cell_and_rows: tuple[int, FloatArray]) -> FloatArray:
-    """Train the centroids inside one coarse cell, in proportion to its rows."""
-    centroids_per_row, seed = shared
+def _split_coarse_cell(
+    shared: tuple[FloatArray, float, int], cell_and_rows: tuple[int, IntArray]
+) -> FloatArray:
+    """Train the centroids inside one coarse cell, in proportion to its rows of the sample."""
+    sample, centroids_per_row, seed = shared
     cell, rows = cell_and_rows
     count = max(1, round(len(rows) * centroids_per_row))
-    return _k_means(rows, count, np.random.default_rng((seed, cell)))
+    return _k_means(sample[rows], count, np.random.default_rng((seed, cell)))
 
 
 def _k_means(

@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from cdp.blocks import spans
 from cdp.knn.recall import Gap
+from cdp.runtime.row_table import RowTable, gather_rows
 from cdp.runtime.runtime import Runtime
 from cdp.types import Embeddings
 from cdp.types.arrays import DoubleArray, FloatArray
@@ -82,10 +83,7 @@ class ReducedVectors:
 
     def reorder(self, order: npt.NDArray[np.integer[Any]], runtime: Runtime) -> ReducedVectors:
         """Copy the rows in another order."""
-        source = runtime.empty(self.source.shape, np.float32)
-        for start, stop in spans(len(order), _BLOCK_ROWS):
-            source[start:stop] = self.source[order[start:stop]]
-        return ReducedVectors(runtime.finished(source), self.error, self.list_length)
+        return ReducedVectors(gather_rows(self.source, order, runtime), self.error, self.list_length)
 
 
 Vectors: TypeAlias = Embeddings | ReducedVectors
@@ -120,12 +118,10 @@ def reduce_dimensions(
     if n_components > _MAX_SHARE * embeddings.dimensions:
         return embeddings
     basis = np.ascontiguousarray(eigenvectors[:, : -n_components - 1 : -1].astype(np.float32))
-    source = runtime.empty((embeddings.n_images, n_components), np.float32)
-    cut = spans(embeddings.n_images, _BLOCK_ROWS)
-    reduced = runtime.map(_reduce_block, (embeddings, basis), cut)
-    for (start, stop), rows in zip(cut, reduced, strict=True):
-        source[start:stop] = rows
-    return ReducedVectors(runtime.finished(source), float(errors[n_components]), list_length)
+    table = RowTable.of((embeddings.n_images, n_components), np.float32, runtime)
+    for _ in runtime.map(_reduce_block, (embeddings, basis, table), spans(embeddings.n_images, _BLOCK_ROWS)):
+        pass
+    return ReducedVectors(table.finish(runtime), float(errors[n_components]), list_length)
 
 
 def _choose_components(errors: DoubleArray, k: int, gaps: Sequence[Gap]) -> tuple[int, int]:
@@ -155,7 +151,6 @@ def _second_moments(embeddings: Embeddings, rows: npt.NDArray[np.integer[Any]]) 
     return total / len(rows)
 
 
-def _reduce_block(shared: tuple[Embeddings, FloatArray], span: tuple[int, int]) -> FloatArray:
-    embeddings, basis = shared
-    rows: FloatArray = embeddings.block(*span) @ basis
-    return rows
+def _reduce_block(shared: tuple[Embeddings, FloatArray, RowTable], span: tuple[int, int]) -> None:
+    embeddings, basis, table = shared
+    table.write(span[0], embeddings.block(*span) @ basis)

@@ -125,7 +125,8 @@ def _on_machines(
     from cdp.knn.distributed import find_machines, make_options, make_tasks, search_on_machines
 
     n_approximate = sum(choose_method(method, one.n_images) == "approximate" for one in models)
-    machines = find_machines(runtime.pool, n_approximate)
+    n_images = max((one.n_images for one in models), default=0)
+    machines = find_machines(runtime.pool, n_approximate, n_images)
     if machines is None:
         return None
     options = make_options(machines, runtime, method=method, **about)

@@ -115,8 +115,9 @@ class SpillFiles:
         weakref.finalize(self, shutil.rmtree, self._home, ignore_errors=True)
         return self._home
 
-    def _in_file(self, shape: tuple[int, ...], dtype: np.dtype[Any], n_bytes: int) -> AnyArray:
-        file = self.new_path()
+    def new_file(self, n_bytes: int) -> Path:
+        """Return a new file of a size, to be written by other processes and opened with `open_file`."""
+        file = self.new_path().absolute()
         with disk_errors(file.parent.parent), file.open("xb") as handle:
             # Room on the disk first: where there is none, writing through the map would end the process.
             if hasattr(os, "posix_fallocate"):
@@ -124,6 +125,16 @@ class SpillFiles:
             else:
                 for start in range(0, n_bytes, len(_ZEROS)):
                     handle.write(_ZEROS[: n_bytes - start])
+        return file
+
+    def open_file(self, file: Path, shape: tuple[int, ...], dtype: np.dtype[Any]) -> AnyArray:
+        """Map a file that is final, for reading; it is removed with its array."""
+        mapped = np.memmap(file, dtype, "r", shape=shape)
+        weakref.finalize(mapped, file.unlink, missing_ok=True)
+        return mapped.view(np.ndarray)
+
+    def _in_file(self, shape: tuple[int, ...], dtype: np.dtype[Any], n_bytes: int) -> AnyArray:
+        file = self.new_file(n_bytes)
         mapped = np.memmap(file, dtype, "r+", shape=shape)
         weakref.finalize(mapped, file.unlink, missing_ok=True)
         return mapped.view(np.ndarray)

@@ -116,11 +116,14 @@ def test_a_tile_serves_its_rows_and_its_columns():
     np.testing.assert_array_equal(np.isneginf(best), ids < 0)
 
 
-def test_some_rows_are_the_rows_of_the_whole():
-    embeddings = Embeddings(_random(80, 6, seed=6))
+@pytest.mark.parametrize(("span", "tile"), [(80, 512), (30, 3), (20, 1), (79, 2)])
+def test_some_rows_are_the_rows_of_the_whole(monkeypatch, span, tile):
+    monkeypatch.setattr(exact, "_SPAN_ROWS", span)
+    monkeypatch.setattr(exact, "TILE_ROWS", tile)
+    embeddings = Embeddings(np.round(_random(80, 6, seed=6)))
     whole = exact_graph(embeddings, 5, runtime=Runtime.of(threads=1))
     rows = np.array([79, 0, 33, 33], np.int32)
-    neighbors, similarity = search_rows(embeddings, rows, 5, runtime=Runtime.of(threads=1))
+    neighbors, similarity = search_rows(embeddings, rows, 5, runtime=Runtime.of(threads=2))
     np.testing.assert_array_equal(neighbors, whole.neighbors[rows])
     np.testing.assert_array_equal(similarity, whole.similarity[rows])
 

@@ -9,9 +9,9 @@ import pytest
 import reference
 from cdp.knn import autotune, cell_ranges, ivf, ivf_search, kmeans, pca, probe, search
 from cdp.knn.autotune import OperatingPoint, choose_operating_point
-from cdp.knn.cell_ranges import RangeLists, probe_ranges, search_assigned_ranges
+from cdp.knn.cell_ranges import AssignedCells, RangeLists, probe_ranges, search_assigned_ranges
 from cdp.knn.exact import exact_graph
-from cdp.knn.ivf import cells_to_probe, inverted_lists
+from cdp.knn.ivf import CellTable, cells_to_probe, inverted_lists
 from cdp.knn.ivf_search import _rounds, approximate_graph
 from cdp.knn.kmeans import train_centroids
 from cdp.knn.pair_similarity import similarities
@@ -19,8 +19,11 @@ from cdp.knn.pca import ReducedVectors, reduce_dimensions
 from cdp.knn.probe import Round, TopKLists, probe_cells, search_assigned_cells
 from cdp.knn.recall import Gap, find_ground_truth, measure_recall, measure_same_identity_recall
 from cdp.knn.topk import roughly_top_columns, top_k_of_rows
+from cdp.runtime import checkpoint
 from cdp.runtime.parallel import map_blocks
+from cdp.runtime.row_table import RowTable
 from cdp.runtime.runtime import Runtime
+from cdp.runtime.step_cache import StepCache
 from cdp.types import Embeddings, KnnGraph
 
 K = 6
@@ -53,6 +56,16 @@ def _faces(n_images=600, dimensions=12, seed=0, dtype=np.float32):
     people = generator.normal(size=(n_images // 6 + 1, dimensions)) * np.exp(-np.arange(dimensions) / 4)
     noise = generator.normal(size=(n_images, dimensions)) * np.exp(-np.arange(dimensions) / 4)
     return (people[generator.integers(0, len(people), n_images)] + 0.5 * noise).astype(dtype)
+
+
+def _by_image(*given, runtime, **about):
+    table = cells_to_probe(*given, runtime=runtime, **about)
+    cells = table.by_image(runtime)
+    np.testing.assert_array_equal(cells[table.order], table.cells)
+    order, bounds = inverted_lists(cells[:, 0], len(given[1]))
+    np.testing.assert_array_equal(order, table.order)
+    np.testing.assert_array_equal(bounds, table.bounds)
+    return cells
 
 
 def _signs(n_images=300):
@@ -200,37 +213,84 @@ class _Elsewhere(Runtime):
 
 @pytest.mark.parametrize("how", ["together", "gathered", "tables"])
 @pytest.mark.parametrize("size", [1, 4])
-def test_ranges_of_cells_and_images_give_the_lists_of_threads(monkeypatch, tmp_path, how, size):
+@pytest.mark.parametrize("is_reordered", [False, True])
+def test_ranges_of_cells_and_images_give_the_lists_of_threads(monkeypatch, tmp_path, how, size, is_reordered):
     monkeypatch.setattr(cell_ranges, "_FEWEST_CELLS", size)
     monkeypatch.setattr(cell_ranges, "_FEWEST_IMAGES", 70)
     generator = np.random.default_rng(1)
     # Whole numbers, so that many are equal and ties matter.
     vectors = generator.integers(-2, 3, (400, 5)).astype(np.float32)
     cells = np.stack([generator.permutation(9)[:4] for _ in range(400)]).astype(np.int16)
-    filled = []
-    for probes in (probe_cells, probe_ranges):
-        best, ids = _lists(400)
-        context, runtime = _context(vectors, how), Runtime.of(threads=2, folder=tmp_path)
-        ranges = None
-        for first, last in ((0, 1), (1, 2), (2, 4)):
-            given, lists = Round.of(cells, first, last, 9, runtime), TopKLists.of(best, ids)
-            if first == 0 and probes is probe_ranges:
-                shares = search_assigned_ranges(context, given, best, ids, runtime)
-            elif first == 0:
-                shares = search_assigned_cells(context, given.cells(0, 9), lists, runtime)
-            elif probes is probe_cells:
-                shares = probe_cells(context, given.cells(0, 9), lists, runtime)
-            else:
-                ranges = ranges or RangeLists(best, ids, runtime)
-                shares = probe_ranges(context, given, ranges, runtime)
-            assert list(shares)[-1] == 1
-        if probes is probe_ranges:
-            ranges.collect()
-            ranges.remove()
-        filled.append((best, ids))
-    for one, other in zip(*filled, strict=True):
-        np.testing.assert_array_equal(one, other)
+    cells[:20, 2] = -1
+    order, bounds = inverted_lists(cells[:, 0], 9)
+    table, elsewhere = CellTable(cells[order], order, bounds), _Elsewhere.of(folder=tmp_path)
+    np.testing.assert_array_equal(table.by_image(elsewhere), cells)
+    if is_reordered:
+        vectors, cells = vectors[order], table.cells
+    assigned, context = AssignedCells.of(table, is_reordered, elsewhere), _context(vectors, how)
+    (best, ids), ranges = _lists(400), None
+    for first, last in ((0, 1), (1, 2), (2, 4)):
+        given, lists = Round.of(cells, first, last, 9, Runtime()), TopKLists.of(best, ids)
+        search = probe_cells if first else search_assigned_cells
+        assert list(search(context, given.cells(0, 9), lists, Runtime.of(threads=2)))[-1] == 1
+        if first:
+            assert list(probe_ranges(context, assigned, (first, last), ranges, elsewhere))[-1] == 1
+        else:
+            ranges = _result(search_assigned_ranges(context, assigned, K, elsewhere))
+        np.testing.assert_array_equal(ranges.best, best)
+        np.testing.assert_array_equal(ranges.ids, ids)
+        np.testing.assert_array_equal(ranges.thresholds, best[:, -1])
+        ranges = RangeLists.of(np.array(ranges.best), np.array(ranges.ids), elsewhere)
+    del assigned
     assert [path for folder in tmp_path.iterdir() for path in folder.iterdir()] == []
+
+
+def _result(steps):
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            return end.value
+
+
+@pytest.mark.parametrize("nprobe", [3, 8])
+@pytest.mark.parametrize("is_reduced", [False, True])
+def test_tasks_give_the_graph_of_threads(monkeypatch, tuned, tmp_path, nprobe, is_reduced):
+    monkeypatch.setattr(cell_ranges, "_FEWEST_CELLS", 4)
+    monkeypatch.setattr(cell_ranges, "_FEWEST_IMAGES", 70)
+    tuned(nprobe)
+    embeddings = Embeddings(_faces(dimensions=48 if is_reduced else 12))
+    here, there = (
+        approximate_graph(embeddings, K, 0.97, runtime=runtime)
+        for runtime in (Runtime.of(threads=1), _Elsewhere.of(folder=tmp_path))
+    )
+    assert here.recall == there.recall
+    np.testing.assert_array_equal(here.neighbors, there.neighbors)
+    np.testing.assert_array_equal(here.similarity, there.similarity)
+
+
+def test_tasks_go_on_where_a_lost_search_was(monkeypatch, tuned, tmp_path):
+    monkeypatch.setattr(checkpoint, "_SECONDS", 0.0)
+    monkeypatch.setattr(checkpoint, "_LONGEST_SHARE", np.inf)
+    tuned(8)
+    embeddings, noted = Embeddings(_faces()), []
+    expected = approximate_graph(embeddings, K, 0.9, runtime=Runtime.of(threads=1))
+    save = checkpoint.ListCheckpoint.note
+
+    def note(self, done, best, ids):
+        noted.append(done)
+        save(self, done, best, ids)
+        if len(noted) == 2:
+            raise SystemExit("the driver is lost")
+
+    monkeypatch.setattr(checkpoint.ListCheckpoint, "note", note)
+    elsewhere = _Elsewhere.of(cache=StepCache(tmp_path / "cache"))
+    with pytest.raises(SystemExit):
+        approximate_graph(embeddings, K, 0.9, runtime=elsewhere, key="some-key")
+    found = approximate_graph(embeddings, K, 0.9, runtime=elsewhere, key="some-key")
+    assert noted == [1, 2, 3], "what was done is not done again"
+    np.testing.assert_array_equal(found.neighbors, expected.neighbors)
+    np.testing.assert_array_equal(found.similarity, expected.similarity)
 
 
 def test_centroids_are_means_in_the_order_of_rows_however_cells_are_cut(monkeypatch):
@@ -250,12 +310,12 @@ def test_centroids_are_means_in_the_order_of_rows_however_cells_are_cut(monkeypa
 
 
 def test_a_range_with_a_single_candidate_is_merged_from_a_file_that_cannot_be_written(tmp_path):
-    best, ids = _lists(3)
-    candidates = np.array([[11, 4, np.float32(0.5).view(np.int32)]], np.int32)
-    candidates.flags.writeable = False
-    bounds = np.array([[0, 1]])
-    thresholds = cell_ranges._merge_images([candidates], (10, (best, ids), tmp_path / "10.npy", bounds))
-    similarity, others = cell_ranges._read_lists(tmp_path / "10.npy")
+    best, ids = _lists(14)
+    cell_ranges._write_file(tmp_path / "7.npy", np.array([[11, 4, np.float32(0.5).view(np.int32)]], np.int32))
+    tables = RowTable.of(best.shape, np.float32, Runtime()), RowTable.of(ids.shape, np.int32, Runtime())
+    shared = cell_ranges._Pieces(tmp_path, [7]), (best, ids), tables
+    thresholds = cell_ranges._merge_images(shared, ((10, 13), np.array([[0, 1]])))
+    similarity, others = (table.finish(Runtime())[10:13] for table in tables)
     np.testing.assert_array_equal(thresholds, similarity[:, -1])
     assert others[:, 0].tolist() == [-1, 4, -1]
     assert similarity[1, 0] == 0.5
@@ -304,7 +364,7 @@ def test_cells_of_images_that_trained_the_centroids_are_known():
     assert (refined.known >= 0).any()
     assert (refined.known < 0).any()
     found, compared = (
-        cells_to_probe(vectors, centroids, 4, runtime=runtime)
+        _by_image(vectors, centroids, 4, runtime=runtime)
         for centroids in (refined, replace(refined, known=None))
     )
     np.testing.assert_array_equal(found[:, 0], compared[:, 0])
@@ -344,14 +404,14 @@ def test_cells_to_probe_have_the_most_similar_centroids(nlist):
     np.testing.assert_allclose(np.linalg.norm(centroids.vectors, axis=1), 1, atol=1e-5)
     assert abs(len(centroids) - nlist) <= nlist // 4
     count = min(5, len(centroids))
-    cells = cells_to_probe(embeddings, centroids, count, runtime=Runtime.of(threads=2))
+    cells = _by_image(embeddings, centroids, count, runtime=Runtime.of(threads=2))
     # So few centroids are in so few coarse cells that all are compared.
     table = embeddings.vectors.astype(np.float64) @ centroids.vectors.T
     similar = np.take_along_axis(table, cells.astype(np.int64), axis=1)
     np.testing.assert_allclose(similar, -np.sort(-table, axis=1)[:, :count], atol=1e-5)
     rows = np.array([5, 77, 5])
     np.testing.assert_array_equal(
-        cells_to_probe(embeddings, centroids, count, runtime=Runtime(), rows=rows), cells[rows]
+        _by_image(embeddings, centroids, count, runtime=Runtime(), rows=rows), cells[rows]
     )
 
 
@@ -371,7 +431,7 @@ def test_where_few_cells_are_nearby_the_rest_is_missing(monkeypatch):
     embeddings = Embeddings(_faces(900))
     monkeypatch.setattr(ivf, "_CENTROIDS_SEARCHED", 1)
     centroids = train_centroids(embeddings, 150, seed=0, runtime=Runtime.of(threads=1))
-    cells = cells_to_probe(embeddings, centroids, 30, runtime=Runtime.of(threads=2))
+    cells = _by_image(embeddings, centroids, 30, runtime=Runtime.of(threads=2))
     in_cell = np.diff(centroids.offsets)[np.searchsorted(centroids.offsets, cells[:, 0], "right") - 1]
     np.testing.assert_array_equal((cells >= 0).sum(axis=1), np.minimum(30, in_cell))
     assert all(len(set(row[row >= 0])) == (row >= 0).sum() for row in cells)
@@ -399,8 +459,8 @@ def test_rough_top_columns_are_within_a_thousandth(count, nlist):
 def test_cells_found_nearby_are_those_of_the_exhaustive_search(monkeypatch):
     embeddings = Embeddings(_faces())
     centroids = train_centroids(embeddings, 9, seed=0, runtime=Runtime.of(threads=1))
-    few = cells_to_probe(embeddings, centroids, 5, runtime=Runtime.of(threads=1))
-    many = cells_to_probe(embeddings, replace(centroids, nearby=None), 5, runtime=Runtime.of(threads=2))
+    few = _by_image(embeddings, centroids, 5, runtime=Runtime.of(threads=1))
+    many = _by_image(embeddings, replace(centroids, nearby=None), 5, runtime=Runtime.of(threads=2))
     table = embeddings.vectors @ centroids.vectors.T
     np.testing.assert_array_equal(few[:, 0], many[:, 0])
     np.testing.assert_allclose(
