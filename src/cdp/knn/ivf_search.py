@@ -25,6 +25,7 @@ best of all that was compared, ties by id.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -51,7 +52,7 @@ from cdp.types import Embeddings, KnnGraph
 from cdp.types.arrays import FloatArray, IntArray, LongArray
 
 # Part of the key of cached graphs; raise it when the search finds other neighbors than before.
-APPROXIMATE_VERSION = 9
+APPROXIMATE_VERSION = 10
 # Rounds of probing end at these places among an image's nearest cells, then every 32: inverted lists of
 # queries stay small.
 _ROUND_ENDS = (1, 4, 16, 48)
@@ -145,6 +146,10 @@ class _IvfSearch:
         self.is_reordered = not isinstance(vectors, Embeddings)
         if not isinstance(vectors, Embeddings):
             self.vectors = vectors.reorder(self.order, runtime)
+            known = point.centroids.known
+            if known is not None:
+                centroids = replace(point.centroids, known=known[self.order])
+                self.point = replace(point, centroids=centroids)
         self.assigned = AssignedCells.of(table, self.is_reordered, runtime)
 
     @property

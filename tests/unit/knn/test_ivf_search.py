@@ -269,6 +269,21 @@ def test_tasks_give_the_graph_of_threads(monkeypatch, tuned, tmp_path, nprobe, i
     np.testing.assert_array_equal(here.similarity, there.similarity)
 
 
+def test_known_cells_are_renumbered_with_the_images(monkeypatch, never_exact):
+    choose, find, tables = ivf_search.choose_operating_point, ivf_search.cells_to_probe, []
+    monkeypatch.setattr(
+        ivf_search, "choose_operating_point", lambda *given, **how: replace(choose(*given, **how), nprobe=1)
+    )
+    monkeypatch.setattr(
+        ivf_search, "cells_to_probe", lambda *given, **how: tables.append(find(*given, **how)) or tables[-1]
+    )
+    embeddings = Embeddings(_faces(900, dimensions=48))
+    approximate_graph(embeddings, K, 0.99, runtime=Runtime.of(threads=1))
+    first, again = tables[:2]
+    # Images are numbered in the order of the first table by then.
+    np.testing.assert_array_equal(again.by_image(Runtime())[:, 0], first.cells[:, 0])
+
+
 def test_tasks_go_on_where_a_lost_search_was(monkeypatch, tuned, tmp_path):
     monkeypatch.setattr(checkpoint, "_SECONDS", 0.0)
     monkeypatch.setattr(checkpoint, "_LONGEST_SHARE", np.inf)
