@@ -278,7 +278,7 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
 
 
 def listed(names: Iterable[str], last: str = "and") -> str:
-    """`a, b and c`."""
+    """Write `a, b and c`."""
     words = list(names)
     return f" {last} ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
 
@@ -318,7 +318,7 @@ def slice_of(settings: Any, kind: type[Slice]) -> Slice:
 
 
 def plain(settings: Any) -> dict[str, Any]:
-    """Settings as JSON holds them: lists for tuples."""
+    """Return settings as JSON holds them: lists for tuples."""
     return {
         name: list(value) if isinstance(value, tuple) else value for name, value in asdict(settings).items()
     }

@@ -249,7 +249,7 @@ JsonOption = Annotated[bool, typer.Option("--json", help="Print the figures as J
 
 
 def by_commas(text: str | None) -> tuple[str, ...] | None:
-    """`a, b` as a and b; None stays None."""
+    """Split `a, b` into a and b; None stays None."""
     return None if text is None else tuple(word.strip() for word in text.split(",") if word.strip())
 
 

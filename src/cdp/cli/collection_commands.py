@@ -126,7 +126,7 @@ def _check_addition(collection: Path, source: str, kind: str, out: Path | None, 
 
 
 def _align(collection: Collection, kind: str, given: Given) -> AlignSettings:
-    """Settings of the faces that are there, except for those that are given."""
+    """Return the settings of the existing faces, except for those given."""
     from cdp.run.photo_collection import align_settings_of
 
     before = align_settings_of(collection)

@@ -192,7 +192,7 @@ class Labeling:
 
 
 def _aligning(kind: str) -> Any:
-    """Settings of alignment; crops are faces already."""
+    """Return settings of alignment; crops are faces already."""
     from functools import partial
 
     return partial(AlignSettings, ready="all") if kind == "faces" else AlignSettings

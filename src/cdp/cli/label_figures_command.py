@@ -60,7 +60,7 @@ def _read_labels(path: Path) -> Labels:
 
 
 def read_true_identities(path: Path) -> LongArray:
-    """True identities from a file of them, or from views that carry them; negative = unknown."""
+    """Read true identities from a file of them, or from views that have them; negative = unknown."""
     import numpy as np
 
     from cdp.data.views import read_identities, read_identity_names, read_views

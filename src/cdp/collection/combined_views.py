@@ -20,7 +20,7 @@ from cdp.types import Views
 def read_all_views(
     collection: Collection, new: Views | None, runtime: Runtime, share: float = 1.0
 ) -> Iterator[Views]:
-    """The embeddings of all images, in one piece on disk where they are larger than the memory budget.
+    """Read the embeddings of all images, in one piece on disk where they are larger than the memory budget.
 
     Args:
         collection: whose embeddings they are; they are read in place.

@@ -154,7 +154,7 @@ def _choose_columns(file: Path, header: list[str]) -> list[str]:
 
 
 def _read_texts(table: Path, choose: Choose) -> dict[str, list[str]]:
-    """The chosen columns as text, whatever a Parquet file holds there: missing values are empty."""
+    """Read the chosen columns as text, whatever a Parquet file has there: missing values are empty."""
     columns = read_some_columns(table, choose)
     with reading(table):
         return {name: [cell_text(value) for value in values] for name, values in columns.items()}

@@ -85,7 +85,7 @@ class Correction(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 def same(*images: int) -> Correction:
-    """These images are one identity."""
+    """Say that images are one identity."""
     return Correction(kind="same", images=tuple(map(int, images)))
 
 
@@ -95,12 +95,12 @@ def different(*images: int) -> Correction:
 
 
 def named(name: str, *images: int) -> Correction:
-    """These images are of the person of this name."""
+    """Say that images are of the person of this name."""
     return Correction(kind="name", name=name, images=tuple(map(int, images)))
 
 
 def rejected(*images: int) -> Correction:
-    """These images belong to no group."""
+    """Say that images belong to no group."""
     return Correction(kind="reject", images=tuple(map(int, images)))
 
 
@@ -197,12 +197,12 @@ def read_journal(folder: str | Path) -> list[Correction]:
 
 
 def _numbered(entry: Correction, line: int) -> Correction:
-    """An entry with its number: that of its line, unless it has one."""
+    """Return an entry with its number: that of its line, unless it has one."""
     return entry if entry.id >= 0 else msgspec.structs.replace(entry, id=line - 1)
 
 
 def _next_number(lines: JsonLines[Correction]) -> int:
-    """The number of the next entry; lines may have been removed by hand, and no number is given twice."""
+    """Return the number of the next entry; lines may have been removed, and no number is given twice."""
     last = max((one.id for one in lines.values.values()), default=-1)
     return max(lines.n_lines, last + 1)
 

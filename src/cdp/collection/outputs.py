@@ -93,7 +93,7 @@ def refresh_outputs(folder: str | Path) -> None:
 
 
 def _hash_outputs(folder: Path) -> dict[str, str]:
-    """The hash of every file that people read; one that cannot be read counts as changed."""
+    """Return the hash of every file that people read; one that cannot be read counts as changed."""
     found = {}
     for name in _FILES:
         with suppress(FileNotFoundError):

@@ -71,7 +71,7 @@ class Questions:
         return int(np.count_nonzero(self.value >= _WORTH_ASKING))
 
     def take(self, rows: LongArray | BoolArray | slice) -> Questions:
-        """Some of the questions."""
+        """Select some of the questions."""
         return Questions(
             self.kind[rows],
             self.images[rows],
@@ -223,7 +223,7 @@ def _are_apart(ends: IntArray, identity: IntArray, constraints: Constraints) -> 
 
 
 def _mean_threshold(settings: ConsensusSettings, threshold: float) -> float:
-    """The mean probability above which groups are joined, or would be by average linkage."""
+    """Return the mean probability above which groups are joined, or would be by average linkage."""
     if settings.threshold_kind == "similarity":
         return DEFAULT_THRESHOLDS["probability"]
     return linkage_threshold(settings, threshold)

@@ -17,7 +17,7 @@ def repeated(names: Iterable[str]) -> list[str]:
 
 
 def name_some(names: Sequence[str], most: int = 5) -> str:
-    """`a, b and 240 more` for an error message."""
+    """Write `a, b and 240 more` for an error message."""
     more = f" and {len(names) - most:,} more" if len(names) > most else ""
     return ", ".join(names[:most]) + more
 

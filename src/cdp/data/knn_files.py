@@ -201,7 +201,7 @@ def _measure(file: Path, neighbors: IntArray, numbers: AnyArray | None, embeddin
 
 
 def _as_similarity(file: Path, neighbors: IntArray, numbers: AnyArray) -> FloatArray:
-    """Stored numbers as cosine similarity, whichever of the two they were."""
+    """Convert stored numbers to cosine similarity, whichever of the two they were."""
     present = neighbors >= 0
     wrong = present & ~np.isfinite(numbers)
     if wrong.any():

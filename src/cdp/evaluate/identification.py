@@ -148,7 +148,7 @@ def mate_pairs(identities: npt.ArrayLike) -> MatePairs:
 
 
 def check_distractors(identities: npt.ArrayLike, distractor_identities: npt.ArrayLike) -> None:
-    """A distractor that shows a probe's identity would be counted as an error when it is found."""
+    """Refuse distractors that show a probe's identity: each would count as an error when it is found."""
     theirs = np.asarray(distractor_identities)
     shared = np.isin(theirs, np.asarray(identities))
     if theirs.dtype.kind in "iu":

@@ -83,7 +83,7 @@ def measure_among_others(labels: Labels, identities: npt.ArrayLike) -> Score:
 
 
 def measure_pairs(graph: ConsensusGraph, candidates: Pairs, identities: npt.ArrayLike) -> PairScores:
-    """Number, precision, and recall among the candidates, of the accepted pairs.
+    """Return number, precision, and recall among the candidates, of the accepted pairs.
 
     Pairs with an unknown identity do not count; precision is None if nothing was accepted, recall if no
     candidate is true.

@@ -33,7 +33,7 @@ def check_picture(file: Path, *, force: bool = False, inputs: Iterable[str | Pat
 
 
 def draw_roc(results: Mapping[str, Verification], file: Path) -> None:
-    """The ROC of one network or several, FPR on a logarithmic axis, 95 % intervals shaded.
+    """Draw the ROC of one network or several, FPR on a logarithmic axis, 95 % intervals shaded.
 
     The curve starts where the FPR allows one false accept; to the left of that it would rest on nothing.
     """
@@ -52,7 +52,7 @@ def draw_roc(results: Mapping[str, Verification], file: Path) -> None:
 def draw_cmc(
     results: Mapping[str, Identification], file: Path, *, replicates: int = 1000, seed: int = 0
 ) -> None:
-    """The CMC at the largest number of distractors, and rank-1 against their number; intervals shaded."""
+    """Draw the CMC at the largest number of distractors, and rank-1 by their number; intervals shaded."""
     figure = _figure_class()(figsize=(10, 4.4), layout="constrained")
     left, right = figure.subplots(1, 2)
     for name, result in results.items():

@@ -413,7 +413,7 @@ def _label(
 
 @kernel
 def number_groups(group: IntArray, status: ByteArray) -> IntArray:
-    """Number groups 0, 1, 2, … by first appearance; -1 for images that are not labeled."""
+    """Assign groups the numbers 0, 1, 2, … by first appearance; -1 for images that are not labeled."""
     number = np.full(len(group), -1, np.int32)
     labels = np.full(len(group), -1, np.int32)
     found = 0

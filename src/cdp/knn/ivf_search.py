@@ -250,7 +250,7 @@ class _IvfSearch:
         return self.truth.recall_of_lists(self.embeddings, self._original_ids(ids[self.places[rows]]))
 
     def _lists(self, start: int, stop: int) -> IntArray:
-        """Lists, in original ids, of images start..stop-1 in the order of cells."""
+        """Return lists, in original ids, of images start..stop-1 in the order of cells."""
         if self.is_reordered:
             return self._original_ids(self.ids[start:stop])
         return self.ids[self.order[start:stop]]
@@ -261,7 +261,7 @@ class _IvfSearch:
 
 
 def _spare_probes(point: OperatingPoint) -> int:
-    """Number of further cells to probe where the operating point misses the recall by little."""
+    """Return the number of further cells to probe where the operating point misses the recall by little."""
     nearby = point.centroids.nearby
     most = len(point.centroids) if nearby is None else nearby.shape[1]
     return max(0, min(max(2, point.nprobe // 8), most - point.nprobe))

@@ -117,7 +117,7 @@ def rerank_all(embeddings: Embeddings, ids: IntArray, runtime: Runtime) -> Float
 
 
 def rows_per_rerank(width: int) -> int:
-    """Number of lists of this width to re-rank at a time."""
+    """Return the number of lists of this width to re-rank at a time."""
     return max(1, _RERANKED_PAIRS // width)
 
 

@@ -250,7 +250,7 @@ def _compare_on_gpu(
 
 
 def _queries_per_turn(cell: Cell) -> int:
-    """Number of queries that are compared at a time."""
+    """Return the number of queries that are compared at a time."""
     return min(len(cell.queries), max(1, _PAIRS_PER_TURN // len(cell.images)))
 
 

@@ -373,7 +373,7 @@ class CDP(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         self.n_clusters_ = labels.n_identities
 
     def _as_views(self, X: Any, y: Any, *, reset: bool) -> Views:
-        """Views of any input; plain arrays and DataFrames are checked as scikit-learn does."""
+        """Turn any input into views; plain arrays and DataFrames are checked as scikit-learn does."""
         if isinstance(X, Views):
             views = X if y is None else replace_identities(X, _as_identities(y))
         else:

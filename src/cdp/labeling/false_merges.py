@@ -237,12 +237,12 @@ class _Tree:
         return cls(merges, stop, first, last, weight, n_pairs, gap, groups[start], n_images)
 
     def step_of(self, size: int) -> int:
-        """The step after which groups have this mean size, or the last one."""
+        """Return the step after which groups have this mean size, or the last one."""
         wanted = self.n_images * (1 - 1 / size)
         return min(int(np.searchsorted(self.stop, wanted)), len(self.stop) - 1)
 
     def clear_gap(self, top: float) -> int | None:
-        """The last step after which distances double, if it merges at least half of the images."""
+        """Return the last step after which distances double, if it merges at least half of the images."""
         distance = top - self.height
         is_clear = (distance + self.gap >= _CLEAR_RATIO * distance) & (self.stop >= self.n_images / 2)
         return int(np.flatnonzero(is_clear)[-1]) if is_clear.any() else None
@@ -253,7 +253,7 @@ class _Tree:
         return int(self.stop[at] - self.stop[clear]) > _FEW * n_groups
 
     def cut(self, at: int) -> LongArray:
-        """The group of every image after step `at`; -1 = before the first."""
+        """Return the group of every image after step `at`; -1 = before the first."""
         group = np.arange(self.n_images, dtype=np.int32)
         n_merges = int(self.stop[at]) if at >= 0 else 0
         merge_groups(group, read_only(self.merges.kept[:n_merges]), read_only(self.merges.gone[:n_merges]))
@@ -363,7 +363,7 @@ class _Scale:
         return z
 
     def similarity(self, z: float) -> float:
-        """The inverse of `z`."""
+        """Return the inverse of `z`."""
         plain = self.highest * -np.expm1(-z / self.highest) if z > 0 else z
         return float(self.center + self.spread * plain)
 
@@ -416,7 +416,7 @@ class _Null:
         return share
 
     def z_of(self, share: float) -> float:
-        """The inverse of `share_above`."""
+        """Return the inverse of `share_above`."""
         return float(np.exp(self.log_scale + np.log(-np.log(share)) / self.shape))
 
 
@@ -444,14 +444,14 @@ def _upper_spread(values: AnyArray) -> float:
 
 
 def _null_between(images: LinkedImages, random: _Sample, groups: LongArray, seed: int) -> _Null:
-    """The distribution of impostors, by the pairs between groups."""
+    """Return the distribution of impostors, by the pairs between groups."""
     between = _pairs_between(random.similarity, groups[random.rows])
     inside = _sample_groups(images, groups, seed)
     return _Null.fitted(_Scale.of(between, images.top), between, inside.similarity, groups[inside.rows])
 
 
 def _false_merges(tree: _Tree, null: _Null, worth: DoubleArray) -> DoubleArray:
-    """Expected false merges of every step, each worth something by the sizes of its groups."""
+    """Return expected false merges of every step, each worth something by the sizes of its groups."""
     z = null.scale.z(tree.height)
     inverse = (1 / _TYPICAL[:, None] + 1 / _TYPICAL[None, :]) / 2
     spreads = np.sqrt(null.between + (1 - null.between) * inverse)
@@ -465,7 +465,7 @@ def _false_merges(tree: _Tree, null: _Null, worth: DoubleArray) -> DoubleArray:
 
 
 def _last_trusted(tree: _Tree, null: _Null) -> int:
-    """The last step to trust; -1 = none."""
+    """Return the last step to trust; -1 = none."""
     z, after = null.scale.z(tree.height), null.scale.z(tree.height - tree.gap)
     sure = null.z_of(_SURE_FALSE / (tree.n_images * (tree.n_images - 1) / 2))
     gap = np.minimum(z, sure) - np.minimum(after, sure)
@@ -478,7 +478,7 @@ def _last_trusted(tree: _Tree, null: _Null) -> int:
 
 
 def _merge_threshold(tree: _Tree, null: _Null, at: int) -> MergeThreshold:
-    """The threshold below step `at`, and what to expect of it."""
+    """Return the threshold below step `at`, and what to expect of it."""
     false = _false_merges(tree, null, _TYPICAL_WEIGHT)
     wrong = np.cumsum(_false_merges(tree, null, _TYPICAL_PAIRS)) / np.cumsum(tree.n_pairs)
     # In the middle of the gap: what is added later may be a little less similar, or a little more.

@@ -72,7 +72,7 @@ def estimate_threshold(
 
 
 def _points(found: MergeThreshold) -> list[EstimatePoint]:
-    """The precision to expect at other thresholds, from low to high."""
+    """Return the precision to expect at other thresholds, from low to high."""
     drawn = np.unique(np.linspace(0, min(2 * found.at + 1, len(found.heights) - 1), _POINTS).astype(np.int64))
     return [
         EstimatePoint(
@@ -105,7 +105,7 @@ def link_images(pairs: ZScoredPairs, rows: LongArray, runtime: Runtime) -> Linke
 
 
 def _pairs_of(pairs: ZScoredPairs, rows: LongArray) -> tuple[IntArray, AnyArray]:
-    """The pairs between some images, numbered among these."""
+    """Return the pairs between some images, numbered among these."""
     if len(rows) == pairs.pairs.n_images:
         return pairs.pairs.ids, pairs.z
     number = np.full(pairs.pairs.n_images, -1, np.int32)

@@ -115,7 +115,7 @@ def embed_images(
     inputs: Iterable[str | Path | None] = (),
     runtime: Runtime | None = None,
 ) -> Embedded:
-    """Views of a manifest's images, one unit vector per image and model; the first model is the base.
+    """Embed a manifest's images: one unit vector per image and model; the first model is the base.
 
     What is half done is kept next to `out` and gone on with when the same command runs again. What nothing
     says about the images that an ONNX model wants is tried on some of them, and the views' card says what was

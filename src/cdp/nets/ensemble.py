@@ -15,7 +15,7 @@ _ROWS_PER_BLOCK = 65_536
 
 
 def ensemble(views: Views, models: Sequence[str]) -> Views:
-    """Views with one model: the unit vectors of some models concatenated and divided by sqrt(their number).
+    """Concatenate the unit vectors of some models, divided by sqrt(their number), to views of one model.
 
     The similarity of two images is then the mean of the models' similarities.
 

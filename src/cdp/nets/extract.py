@@ -41,7 +41,7 @@ class NetworkEmbedder:
         self.inputs: Mapping[str, Any] = {}
 
     def embed(self, pixels: ByteArray, flip: bool = False) -> FloatArray:
-        """Unit vectors of decoded images."""
+        """Embed decoded images as unit vectors."""
         return embed_block(self.trained, pixels, flip)
 
     def stop(self) -> bool:
@@ -99,7 +99,7 @@ def extract_views(
     inputs: Iterable[str | Path | None] = (),
     runtime: Runtime | None = None,
 ) -> Views:
-    """Views of a manifest's images, row = manifest row, one unit vector per image and network.
+    """Embed a manifest's images: row = manifest row, one unit vector per image and network.
 
     What is half done is kept next to `out` and gone on with when the same command runs again.
 
@@ -149,7 +149,7 @@ def choose_members(networks: Path, base: str | None, members: Sequence[str] | No
 
 
 def embed_block(trained: TrainedNetwork, pixels: ByteArray, flip: bool) -> FloatArray:
-    """Unit vectors of decoded images, float32 (b, dimensions), computed where the network is."""
+    """Embed decoded images as unit vectors, float32 (b, dimensions), where the network is."""
     device = next(trained.network.parameters()).device
     with torch.inference_mode():
         images = center_crop(torch.from_numpy(pixels), trained.recipe.size).to(device)

@@ -153,7 +153,7 @@ class Plan:
         return slice(self.world.rank, None, self.world.n_processes)
 
     def gather(self, step: int) -> tuple[list[LongArray], list[ByteArray]]:
-        """This process's positions and raw images of a step, per space."""
+        """Return this process's positions and raw images of a step, per space."""
         mine = [self.positions(index, step)[self._mine] for index in range(len(self.spaces))]
         return mine, [
             np.asarray(space.pixels[space.rows[own]]) for space, own in zip(self.spaces, mine, strict=True)

@@ -226,7 +226,7 @@ class Distillation(nn.Module):
         nn.init.xavier_uniform_(self.weight, generator=torch.Generator().manual_seed(seed))
 
     def forward(self, embeddings: Tensor, teachers: Tensor) -> Tensor:
-        """Summed over the images of a batch."""
+        """Sum the loss over the images of a batch."""
         if not len(embeddings):
             return functional.linear(embeddings, self.weight).sum()  # 0, yet the weight gets a gradient
         cosines = functional.cosine_similarity(functional.linear(embeddings, self.weight), teachers, dim=1)

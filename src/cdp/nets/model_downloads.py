@@ -97,7 +97,7 @@ def fetch_models(
     folder: str | Path | None = None,
     progress: Progress = no_progress,
 ) -> FetchedModels:
-    """Published models as files; those that are not there yet are downloaded.
+    """Download the published models that are missing, and return all as files.
 
     Args:
         models: which ones.

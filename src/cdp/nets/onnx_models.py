@@ -180,7 +180,7 @@ class OnnxEmbedder:
         return OnnxEmbedder(replace(self.model, conventions=conventions), self._session)
 
     def embed(self, pixels: ByteArray, flip: bool = False) -> FloatArray:
-        """Unit vectors of decoded images (b, channels, height, width), float32 (b, dimensions).
+        """Embed decoded images (b, channels, height, width) as unit vectors, float32 (b, dimensions).
 
         Rows that are not finite or of length zero become NaN, for the caller to name.
         """
@@ -224,7 +224,7 @@ class OnnxEmbedder:
 def prepare_pixels(
     pixels: ByteArray, conventions: InputConventions, dtype: Any = np.float32, is_channels_last: bool = False
 ) -> AnyArray:
-    """Decoded images, uint8 (b, channels, h, w) in RGB or gray, as a model wants them."""
+    """Convert decoded images, uint8 (b, channels, h, w) in RGB or gray, to what a model takes."""
     ordered = pixels[:, ::-1] if conventions.color == "BGR" else pixels
     if is_channels_last:
         ordered = ordered.transpose(0, 2, 3, 1)

@@ -120,7 +120,7 @@ class SharedBatchNorm(nn.Module):
     num_batches_tracked: Tensor
 
     def forward(self, values: Tensor) -> Tensor:
-        """Normalized values, whichever process they are on."""
+        """Normalize values, whichever process they are on."""
         if not self.training:
             return nn.functional.batch_norm(
                 values, self.running_mean, self.running_var, self.weight, self.bias, False, 0.0, self.eps

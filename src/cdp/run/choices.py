@@ -54,7 +54,7 @@ def _at_least_eleventh(identities: int | None, wanted: int, most: float) -> floa
 
 
 def split_sentences(given: SplitSection, chosen: SplitSection, identities: int | None) -> list[str]:
-    """That more than an eleventh is labeled, where that was chosen here."""
+    """Note that more than an eleventh is labeled, where that was chosen here."""
     if identities is None or given.labeled >= 0 or chosen.labeled <= _ELEVENTH:
         return []
     rest = 1 - chosen.validation - chosen.probes - chosen.distractors

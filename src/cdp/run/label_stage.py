@@ -137,7 +137,7 @@ def refuse_labels(labels: str, least: float) -> Callable[[Path], str]:
 
 
 def expectation_sentences(results: Results) -> list[str]:
-    """Expected quality of the labels in one sentence; nothing without labeled identities."""
+    """Return expected quality of the labels in one sentence; nothing without labeled identities."""
     expected = results.expected
     if expected is None:
         return []

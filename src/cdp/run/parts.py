@@ -116,7 +116,7 @@ def _cut_test(test: Manifest, share: float, seed: int) -> tuple[Manifest, Manife
 
 
 def _number_together(probes: Manifest, distractors: Manifest) -> tuple[Manifest, Manifest]:
-    """Number probes and distractors of two sources together, before any training.
+    """Give probes and distractors of two sources common numbers, before any training.
 
     Names are compared as names and numbers as numbers; where one side has names and the other numbers, nobody
     can be found on both sides, and the distractors' identities are dropped.

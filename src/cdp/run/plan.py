@@ -163,7 +163,7 @@ class _Stages:
         return [self.train(model, part) for model in models if model.file is None]
 
     def models(self, folder: str) -> list[Model]:
-        """Base and committee, as trained into one folder."""
+        """Return base and committee, as trained into one folder."""
         return [Model(folder, name) for name in member_names(self.recipe)]
 
     def split(self) -> Stage:

@@ -73,7 +73,7 @@ def _count(manifest: Manifest) -> dict[str, int | None]:
 
 
 def tell_few(folder: Path) -> list[str]:
-    """That the labeled part is small, before networks are trained on it."""
+    """Note that the labeled part is small, before networks are trained on it."""
     return few_sentences(read_json(folder / "parts" / "counts.json", dict[str, dict[str, int | None]]))
 
 
@@ -172,7 +172,7 @@ class EmbedSettings:
 
 @version(1)
 def embed_parts(settings: EmbedSettings, context: Context) -> None:
-    """Some parts as one network sees them."""
+    """Return some parts as one network sees them."""
     _options(context)
     from cdp.nets.extract import extract_views
 

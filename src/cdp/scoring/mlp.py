@@ -145,7 +145,7 @@ class PaperMLP(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
 
 def _standardization(blocks: Iterator[tuple[FloatArray, AnyArray]]) -> tuple[int, FloatArray, FloatArray]:
-    """Number of rows, and mean and standard deviation of every column; a constant column gets width 1."""
+    """Count rows; measure mean and standard deviation of every column (1 if it is constant)."""
     n_pairs = 0
     total: Any = 0.0
     squares: Any = 0.0

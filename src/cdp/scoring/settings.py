@@ -280,7 +280,7 @@ PRESETS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
 
 
 def with_preset(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings as given, and the preset's where nothing is given."""
+    """Return settings as given, and the preset's where nothing is given."""
     preset = given.get("preset", "best")
     if preset not in PRESETS:
         known = list(PRESETS)

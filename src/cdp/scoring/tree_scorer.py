@@ -217,7 +217,7 @@ def _look_up(ids: IntArray, among: IntArray) -> tuple[LongArray, BoolArray]:
 
 
 def compare_parts(candidates: KnnGraph, identities: LongArray, *, disjoint: bool) -> tuple[str, ...]:
-    """Notes where labeled and unlabeled images do not go together as they should."""
+    """Return notes where labeled and unlabeled images do not fit together."""
     notes = (_OVERLAP,) if disjoint and seem_to_overlap(candidates, identities) else ()
     shares = labeled_among_impostors(candidates, identities)
     return (*notes, _UNLIKE.format(*shares)) if shares is not None and seem_unlike(*shares) else notes

@@ -159,7 +159,7 @@ def fused_vectors(views: Views, null: NullStatistics, out: AnyArray) -> float:
 
 
 def max_z_score(null: NullStatistics) -> float:
-    """The z-score of an image and itself, the greatest there is."""
+    """Return the z-score of an image and itself, the greatest there is."""
     return float(fused_z_score([np.ones(1)] * len(null.models), null)[0])
 
 

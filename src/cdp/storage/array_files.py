@@ -31,7 +31,7 @@ _MOST_DIMENSIONS = 32
 
 @contextmanager
 def reading(file: str | Path) -> Iterator[None]:
-    """Turns whatever goes wrong while a user's file is read into an InputError that names it.
+    """Turn whatever goes wrong while a user's file is read into an InputError that names it.
 
     Readers say what they can foresee in their own words. What nobody foresaw is caught here and nowhere else;
     the exception stays as the cause, so that it can be shown to whoever wants to mend the reader.
@@ -81,7 +81,7 @@ def brief(error: object, most: int = 200) -> str:
 
 @contextmanager
 def naming(source: object, **fields: object) -> Iterator[None]:
-    """Puts the file or row that it is about in front of the message of an InputError, and into its fields."""
+    """Put the file or row that it is about in front of the message of an InputError, and into its fields."""
     try:
         yield
     except InputError as error:

@@ -59,7 +59,7 @@ class _DiskError(StoreError):
 
 @contextmanager
 def disk_errors(path: str | Path, kept: str = "nothing was changed there") -> Iterator[None]:
-    """Turns a full disk or an unwritable path into a StoreError of one sentence.
+    """Turn a full disk or an unwritable path into a StoreError of one sentence.
 
     Of nested ones the outermost speaks: the user knows the folder that was asked for, not the files within
     it. An error that names a file elsewhere, such as one that is only read, is not about this path and passes

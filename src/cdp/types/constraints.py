@@ -76,7 +76,7 @@ class Constraints:
         return len(self.must) + len(self.cannot) + len(self.named) + len(self.rejected)
 
     def among(self, n_images: int) -> Constraints:
-        """The same constraints where more images follow."""
+        """Extend the constraints to more images."""
         return Constraints(n_images, self.must, self.cannot, self.named, self.rejected)
 
     @property
@@ -177,7 +177,7 @@ class Contradiction:
     what: str
 
     def sentence(self, describe: Describe = lambda row: f"image {row}") -> str:
-        """The contradiction in words, with the way out."""
+        """Describe the contradiction, and what to do."""
         chain = " = ".join(map(describe, self.chain))
         said = f", and {chain} are said to be the same" if len(self.chain) > 1 else ""
         first, last = describe(self.chain[0]), describe(self.chain[-1])
@@ -218,7 +218,7 @@ def _braced(name: str) -> str:
 
 
 def _chain(constraints: Constraints, one: int, other: int) -> tuple[int, ...]:
-    """The shortest way from one image to another over pairs that must be together."""
+    """Find the shortest path from one image to another over pairs that must be together."""
     links = constraints.links
     shape = (constraints.n_images, constraints.n_images)
     graph = sparse.coo_array((np.ones(len(links), np.int8), (links[:, 0], links[:, 1])), shape).tocsr()
@@ -251,7 +251,7 @@ def check_constraints(
 
 
 def said_of_pairs(ids: IntArray, constraints: Constraints) -> IntArray:
-    """What the constraints say of pairs of images, int32 (m,): 1 = one identity, -1 = two, 0 = nothing.
+    """Look up pairs of images in the constraints, int32 (m,): 1 = one identity, -1 = two, 0 = unknown.
 
     What follows from them counts too: of a = b and b = c also a = c, of a = b and b != c also a != c.
     """
@@ -298,7 +298,7 @@ def constrain_parts(constraints: Constraints, part: IntArray) -> Constraints:
 
 
 def leave_out(graph: Graph, constraints: Constraints) -> Graph:
-    """The scored pairs except those that cannot be, and those of rejected images."""
+    """Return the scored pairs except those that cannot be, and those of rejected images."""
     is_rejected = np.zeros(graph.n_images, np.bool_)
     is_rejected[constraints.rejected] = True
     kept = ~(are_among(graph.ids, constraints.cannot) | is_rejected[graph.ids].any(axis=1))
@@ -306,7 +306,7 @@ def leave_out(graph: Graph, constraints: Constraints) -> Graph:
 
 
 def confirm(graph: Graph, constraints: Constraints) -> Graph:
-    """The scored pairs as corrected: those that must be without doubt, those that cannot be left out."""
+    """Apply corrections to scored pairs: no doubt where they must be, left out where they cannot."""
     graph = leave_out(graph, constraints)
     links = np.sort(constraints.links, axis=1)
     doubt = np.concatenate([graph.doubt, np.zeros(len(links), graph.doubt.dtype)])

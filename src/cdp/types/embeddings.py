@@ -345,7 +345,7 @@ class Views(Artifact):
         yield from self.committee.values()
 
     def __len__(self) -> int:
-        """Number of models, N + 1: what iterating yields."""
+        """Return the number of models, N + 1: what iterating yields."""
         return 1 + len(self.committee)
 
     def take(self, rows: npt.ArrayLike | slice) -> Views:
@@ -415,7 +415,7 @@ class Views(Artifact):
 
     @classmethod
     def load(cls, path: str | Path) -> Views:
-        """Views from a folder, `.npz` or Parquet file; see docs/formats.md for the layouts."""
+        """Read views from a folder, `.npz` or Parquet file; see docs/formats.md for the layouts."""
         from cdp.data.views import read_views
 
         return read_views(path)

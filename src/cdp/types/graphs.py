@@ -88,7 +88,7 @@ class KnnGraph(Artifact):
         return int(self.neighbors.shape[1])
 
     def nearest(self, k: int) -> KnnGraph:
-        """The graph of the k nearest neighbors only."""
+        """Return the graph of the k nearest neighbors only."""
         if k >= self.k:
             return self
         return self.with_lists(self.neighbors[:, :k], self.similarity[:, :k])
@@ -129,7 +129,7 @@ class KnnGraph(Artifact):
 
     @classmethod
     def load(cls, path: str | Path) -> KnnGraph:
-        """A graph from an artifact folder, or from a k-NN file of another project (see docs/formats.md)."""
+        """Read a graph from an artifact folder, or a k-NN file of another project (docs/formats.md)."""
         from cdp.data.knn_files import read_knn
 
         return read_knn(path)

@@ -134,7 +134,7 @@ def bar_figure(title: str, caption: str, bars: Sequence[Bar], printed: Printed, 
 
 
 def paired_bars(title: str, names: Sequence[str], series: Sequence[Series]) -> Html:
-    """Counts in bins, one thin bar per series and bin."""
+    """Draw counts in bins, one thin bar per series and bin."""
     most = max((value or 0 for one in series for value in one.values), default=0) or 1
     left, right, thick = 64, 52, 11
     step = thick * len(series) + 9

@@ -70,7 +70,7 @@ class Finch(Baseline):
 
 
 def _join(first: AnyArray) -> IntArray:
-    """Connected components of the links i - first(i); -1 = no neighbor is known."""
+    """Find the connected components of the links i - first(i); -1 = no neighbor is known."""
     linked = np.flatnonzero(first >= 0)
     return components(linked, first[linked], len(first))
 

@@ -33,7 +33,7 @@ class KMeans(Baseline):
     seed: int = setting(0, "Seed of the initial centers.")
 
     def n_clusters(self, n_images: int) -> int:
-        """Number of clusters for a number of images."""
+        """Return the number of clusters for a number of images."""
         return min(n_images, max(1, round(n_images / self.images_per_cluster)))
 
     def label(self, embeddings: Embeddings, graph: KnnGraph | None = None) -> Labels:  # noqa: ARG002

@@ -25,7 +25,7 @@ class StudyTerminal(Terminal, StudyListener):
     def run_finished(
         self, variant: Variant, seed: int, ran: Sequence[Ran], at: int, n_runs: int, left: Left
     ) -> None:
-        """The run's line."""
+        """Start the run's line."""
         fresh = sum(one.fresh for one in ran)
         took = seconds(sum(one.record.seconds for one in ran if not one.fresh))
         self.bars.console.print(
@@ -40,13 +40,13 @@ class StudyLines(JsonLines, StudyListener):
     """One JSON object per line on standard output."""
 
     def run_started(self, variant: Variant, seed: int, at: int, n_runs: int, left: Left) -> None:
-        """A run begins."""
+        """Note that a run begins."""
         say_line("run started", {"variant": variant.slug, "seed": seed, "at": at, "of": n_runs, **vars(left)})
 
     def run_finished(
         self, variant: Variant, seed: int, ran: Sequence[Ran], at: int, n_runs: int, left: Left
     ) -> None:
-        """A run is done."""
+        """Note that a run is done."""
         about = {"variant": variant.slug, "seed": seed, "at": at, "of": n_runs}
         kept = sum(one.fresh for one in ran)
         say_line("run finished", {**about, "stages": len(ran), "kept": kept, "left": vars(left)})

@@ -88,7 +88,7 @@ def _add_background(made: AnyArray, draw: Columns, full: float) -> None:
 
 
 def _add_occlusions(made: AnyArray, draw: Columns, hard: float, skin: DoubleArray) -> None:
-    """What hides a part of the face, and whether glasses are worn."""
+    """Choose what hides a part of the face, and whether glasses are worn."""
     made["sunglasses"] = draw.chance(min(1.0, 0.045 * hard))
     made["mask"] = draw.chance(min(1.0, 0.03 * hard))
     made["hat"] = draw.chance(min(1.0, 0.05 * hard))

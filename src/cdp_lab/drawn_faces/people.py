@@ -137,7 +137,7 @@ def traits_of(table: DoubleArray) -> AnyArray:
 
 
 def _add_marks(made: AnyArray, draw: Columns) -> None:
-    """What even lookalikes have of their own: beard, moles, freckles, a scar, glasses."""
+    """Choose what even lookalikes have of their own: beard, moles, freckles, a scar, glasses."""
     short = made["back"] < 0.6
     made["beard"] = np.where(draw.chance(0.28) & short, draw.uniform(0.25, 1.0), 0.0)
     made["moustache"] = np.where(draw.chance(0.2) & short, draw.uniform(0.5, 1.0), 0.0)

@@ -229,7 +229,7 @@ def _paint_marks(canvas: FloatArray, lens: Lens, who: Any, now: Any) -> None:
 
 @pixel_kernel
 def _paint_nose(canvas: FloatArray, lens: Lens, who: Any, now: Any) -> None:
-    """A shadow along the bridge, a bright tip, the wings."""
+    """Draw a shadow along the bridge, a bright tip, the wings."""
     dark = _shade_of(who.skin, 0.70)
     bridge_x, bridge_y, _ = _turn(who, now, 0.0, who.eye_y + 0.02, 0.06)
     tip_x, tip_y, _ = _turn(who, now, 0.0, who.eye_y + who.nose, 0.20)
@@ -382,7 +382,7 @@ def _paint_ring(
     canvas: FloatArray, lens: Lens, center: tuple[float, float], a: float, b: float, square: float,
     color: Color, dark: bool
 ) -> None:  # fmt: skip
-    """A lens in its frame; clear ones shine a little."""
+    """Draw a lens in its frame; clear ones shine a little."""
     size, scale = canvas.shape[0], lens[4]
     middle = lens[0] + scale * (lens[2] * center[0] - lens[3] * center[1])
     middle_row = lens[1] + scale * (lens[3] * center[0] + lens[2] * center[1])
@@ -402,7 +402,7 @@ def _paint_ring(
 
 @pixel_kernel
 def _paint_mask(canvas: FloatArray, outline: FloatArray, lens: Lens, who: Any, now: Any) -> None:
-    """A mask from the nose down."""
+    """Draw a mask from the nose down."""
     size, scale = canvas.shape[0], lens[4]
     tip_x, tip_y, _ = _turn(who, now, 0.0, who.eye_y + who.nose * 0.6, 0.2)
     for row in range(size):
@@ -417,7 +417,7 @@ def _paint_mask(canvas: FloatArray, outline: FloatArray, lens: Lens, who: Any, n
 
 @pixel_kernel
 def _paint_hat(canvas: FloatArray, outline: FloatArray, lens: Lens, who: Any, now: Any) -> None:
-    """A cap, following the outline of the head, and its brim."""
+    """Draw a cap, following the outline of the head, and its brim."""
     size, scale = canvas.shape[0], lens[4]
     brim_y = -0.50 + 0.4 * math.sin(now.pitch)
     thick = max(who.top, who.side) * 0.5 + 0.10
@@ -435,7 +435,7 @@ def _paint_hat(canvas: FloatArray, outline: FloatArray, lens: Lens, who: Any, no
 
 @pixel_kernel
 def _light(canvas: FloatArray, lens: Lens, now: Any) -> None:
-    """A lamp somewhere: brighter on one side, strong or weak, of some color, through a hard or soft lens."""
+    """Place a lamp: brighter on one side, strong or weak, of some color, through a hard or soft lens."""
     size = canvas.shape[0]
     for row in range(size):
         for column in range(size):

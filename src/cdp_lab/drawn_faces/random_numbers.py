@@ -52,5 +52,5 @@ class Columns:
         return middle + spread * standard
 
     def chance(self, probability: float) -> BoolArray:
-        """True with a probability."""
+        """Draw True with a probability."""
         return next(self._columns) < probability

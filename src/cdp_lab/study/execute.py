@@ -49,12 +49,12 @@ class StudyListener(Listener):
     """Called as a study goes on, and as the stages of its runs do; does nothing unless a subclass does."""
 
     def run_started(self, variant: Variant, seed: int, at: int, n_runs: int, left: Left) -> None:
-        """A run begins."""
+        """Note that a run begins."""
 
     def run_finished(
         self, variant: Variant, seed: int, ran: Sequence[Ran], at: int, n_runs: int, left: Left
     ) -> None:
-        """A run is done."""
+        """Note that a run is done."""
 
 
 @dataclass(frozen=True)
@@ -196,7 +196,7 @@ class _Clock:
     done: set[str] = field(default_factory=set)
 
     def note(self, job: Job, ran: Sequence[Ran]) -> None:
-        """A run is done."""
+        """Note that a run is done."""
         for one, signature in zip(ran, job.signatures(), strict=True):
             if signature not in self.done:
                 self.done.add(signature)

@@ -72,7 +72,7 @@ def results_of(
 
 
 def _ordered(study: Study, rows: list[Cells]) -> list[Cells]:
-    """Groups by number, and in each the row below first and the one above last."""
+    """Return groups by number, and in each the row below first and the one above last."""
     if study.n_shared_cells:
         rows = sorted(rows, key=lambda cells: _number(cells[0]))
     if study.bounds is None:

@@ -102,7 +102,7 @@ def _person(show: Galleries, group: int, most: int) -> GalleryRow:
 
 
 def _doubts(show: Galleries) -> list[Section]:
-    """Groups that may be two people, and pairs of groups that may be one."""
+    """Return groups that may be two people, and pairs of groups that may be one."""
     survey = show.survey
     wrong_pairs = (1 - survey.confidence) * survey.sizes * (survey.sizes - 1) / 2
     order = np.argsort(-wrong_pairs, kind="stable")[:_MOST_DOUBTFUL].tolist()
