@@ -218,7 +218,7 @@ def _compare(bench: Bench, writer: Writer, whole: Whole, *, is_done: bool = Fals
         if not is_done and not writer.is_done(home):
             again = run_case(writer.case, bench.base, SECONDS + 10 * whole.seconds)
             if again.problem or (
-                again.code and "is there already" not in again.said and "no such" not in again.said
+                again.code and "already exists" not in again.said and "no such" not in again.said
             ):
                 yield f"typed again: {again.problem} {again.said[-300:]}"
         if artifact_kind(home / writer.out) == "Collection":  # makes tables that are missing again

@@ -113,7 +113,7 @@ def test_what_is_wrong_is_a_sentence(folder):
     assert "nobody.npy does not exist" in say_no("k", "recipe.toml", "--out", "x", "--base.network", "nobody")
     assert "leave one of them empty" in say_no("k", "recipe.toml", "--out", "x", "--data.images", "faces")
     assert "set train.folds = 0" in say_no("k", "recipe.toml", "--out", "x", "--train.folds", "3")
-    assert "data.rotations is about images" in say_no("k", "recipe.toml", "--out", "x", "--data.rotations")
+    assert "data.rotations applies to images" in say_no("k", "recipe.toml", "--out", "x", "--data.rotations")
     np.save(folder / "faces" / "theirs.npy", np.ones((3, 4), np.float32))
     assert "faces: Views: committee member 'theirs' has 3 rows, the base has" in say_no(
         "k", "recipe.toml", "--out", "x"

@@ -158,7 +158,9 @@ def _limits(one: Setting) -> str:
 def _what(one: Setting) -> str:
     if one.choices:
         return f"{'any of ' if one.many else ''}{', '.join(f'`{choice}`' for choice in one.choices)}"
-    return f"{one.wanted}, {one.limits}" if one.range else one.wanted
+    if one.range:
+        return f"{one.wanted}, {one.limits}"
+    return f"{one.wanted} or {one.none}" if one.none else one.wanted
 
 
 def _neat(value: Any, one: Setting) -> str:

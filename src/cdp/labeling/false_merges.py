@@ -64,6 +64,10 @@ _LARGER_GROUPS, _SURE_IMAGES = 4, 1000
 """Mean size of the groups of the last start. Its share of false merges may be n / 1000 among n images: among
 few images of a weak model, chance looks like groups."""
 
+_STRONG, _FALSE_IF_STRONG = 7.0, 0.25
+"""In models with so many spreads from impostors to an image and itself chance does not look like groups, so
+more merges may be false."""
+
 _CLEAR_RATIO, _FEW = 2.0, 0.2
 """A gap after which distances are so many times as large is clear, whatever impostors are like, unless more
 than this share of the groups are merged below it: then it is the gap below copies."""
@@ -281,7 +285,10 @@ def _first_trusted(images: LinkedImages, tree: _Tree, random: _Sample, seed: int
         (tree.step_of(_LARGER_GROUPS), images.n_images / _SURE_IMAGES),
     ):
         found = _rounds(images, tree, random, tree.cut(at), seed)
-        if found is not None and found.false_share <= most:
+        if found is None:
+            continue
+        scale = _null_between(images, random, tree.cut(found.at), seed).scale
+        if found.false_share <= (max(most, _FALSE_IF_STRONG) if scale.highest >= _STRONG else most):
             return found
     return None
 
