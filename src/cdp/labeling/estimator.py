@@ -63,7 +63,7 @@ class CDP(ClusterMixin, BaseEstimator):  # type: ignore[misc]
             mediator), "vote", any classifier with `fit` and `predict_proba`, or a trained `Mediator`.
         inputs: inputs of the mlp.
         train_on: images to train the mlp on: "auto", "labeled" or "validation".
-        disjoint: labeled and unlabeled images show different people; None = decided from the images, and
+        disjoint: labeled and unlabeled images show different people; "auto" = decided from the images, and
             noted.
         min_votes: with "vote": committee members that must agree; "all" or a number.
         grouping: "average" (average linkage) or "components" (the paper's connected components).
@@ -119,7 +119,7 @@ class CDP(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         ) = None,
         inputs: tuple[str, ...] | None = None,
         train_on: Literal["auto", "labeled", "validation"] | None = None,
-        disjoint: bool | None = None,
+        disjoint: bool | Literal["auto"] | None = None,
         min_votes: int | Literal["all"] | None = None,
         grouping: Literal["components", "average"] | None = None,
         max_cluster_size: int | Literal["auto"] | None = None,
