@@ -160,7 +160,7 @@ def _what(one: Setting) -> str:
         return f"{'any of ' if one.many else ''}{', '.join(f'`{choice}`' for choice in one.choices)}"
     if one.range:
         return f"{one.wanted}, {one.limits}"
-    return f"{one.wanted} or {one.none}" if one.none else one.wanted
+    return f"{one.wanted.replace(' or ', ', ')} or {one.none}" if one.none else one.wanted
 
 
 def _neat(value: Any, one: Setting) -> str:

@@ -188,7 +188,7 @@ def rows_of(fields: Fields, name: str) -> list[int]:
     texts = fields.get(name, ())
     if not all(text.isascii() and text.isdecimal() and len(text) < 12 for text in texts):
         raise InputError(
-            f"The form has, under {name!r} that is not a row; reload the page.",
+            f"The form has something under {name!r} that is not a row; reload the page.",
             code="form-row-wrong",
             field=name,
         )

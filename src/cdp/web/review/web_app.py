@@ -83,7 +83,7 @@ def _in_words(error: CdpError | OSError) -> str:
     if isinstance(error, CdpError):
         return str(error)
     where = "" if error.filename is None else f"{os.fsdecode(error.filename)}: "
-    return f"{where}{error.strerror or error}; is the collection still there?"
+    return f"{where}{error.strerror or error}; check that the collection still exists."
 
 
 class Routes:
