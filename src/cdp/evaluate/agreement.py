@@ -107,13 +107,13 @@ def _count_same_neighbors(shared: tuple[Sequence[IntArray], LongArray], block: t
     lists, identities = shared
     counts = np.zeros((len(lists), 2), np.int64)
     for neighbors, of_graph in zip(lists, counts, strict=True):
-        _add_same_neighbors(neighbors, identities, *block, of_graph)
+        _count_same(neighbors, identities, *block, False, of_graph)
     return counts
 
 
 def _count_pairs_of_block(shared: tuple[IntArray, LongArray], block: tuple[int, int]) -> tuple[int, int]:
     counts = np.zeros(2, np.int64)
-    _add_same_pairs(*shared, *block, counts)
+    _count_same(*shared, *block, True, counts)
     return int(counts[0]), int(counts[1])
 
 
@@ -162,28 +162,17 @@ def _find_listed(neighbors: IntArray, images: IntArray, others: IntArray, is_lis
 
 
 @kernel
-def _add_same_neighbors(
-    neighbors: IntArray, identities: LongArray, start: int, stop: int, counts: LongArray
+def _count_same(
+    neighbors: IntArray, identities: LongArray, start: int, stop: int, once: bool, counts: LongArray
 ) -> None:
-    for image in range(start, stop):
-        if identities[image] < 0:
-            continue
-        for other in neighbors[image]:
-            if 0 <= other < len(identities) and identities[other] >= 0:
-                counts[0] += 1
-                counts[1] += identities[other] == identities[image]
-
-
-@kernel
-def _add_same_pairs(
-    neighbors: IntArray, identities: LongArray, start: int, stop: int, counts: LongArray
-) -> None:
+    """Count neighbors whose identities are known, and those of the same one; with `once`, every pair once."""
     for image in range(start, stop):
         if identities[image] < 0:
             continue
         for other in neighbors[image]:
             if not 0 <= other < len(identities) or identities[other] < 0:
                 continue
-            if image < other or not _is_in(neighbors, other, image):
-                counts[0] += 1
-                counts[1] += identities[other] == identities[image]
+            if once and image > other and _is_in(neighbors, other, image):
+                continue
+            counts[0] += 1
+            counts[1] += identities[other] == identities[image]
