@@ -10,7 +10,8 @@ import numpy as np
 
 from cdp.grouping.exact_linkage import link_exactly
 from cdp.grouping.union_find import compress_paths, unite_pairs
-from cdp.labeling.false_merges import LinkedImages, MergeThreshold, find_merge_threshold
+from cdp.labeling.false_merges import MergeThreshold, find_merge_threshold
+from cdp.labeling.merge_steps import LinkedImages
 from cdp.runtime.runtime import Runtime
 from cdp.scoring.scored_pairs import ScoredPairs
 from cdp.scoring.zscore import ZScoredPairs, max_z_score

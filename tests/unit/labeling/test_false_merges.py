@@ -6,13 +6,9 @@ from sklearn.datasets import make_blobs
 from sklearn.metrics import adjusted_rand_score
 
 from cdp.grouping.exact_linkage import link_exactly
-from cdp.labeling.false_merges import (
-    LinkedImages,
-    _pairs_between,
-    _Scale,
-    _Tree,
-    find_merge_threshold,
-)
+from cdp.labeling.false_merges import find_merge_threshold
+from cdp.labeling.impostors import ZScale, pairs_between
+from cdp.labeling.merge_steps import LinkedImages, MergeSteps
 from cdp.labeling.unsupervised_threshold import _mutual_neighbors
 from cdp.runtime.runtime import Runtime
 
@@ -45,7 +41,7 @@ def linked(vectors, scale=1.0, offset=0.0):
 def groups(vectors):
     images = linked(vectors)
     found = find_merge_threshold(images)
-    return np.arange(len(vectors)) if found is None else _Tree.of(images).cut(found.at)
+    return np.arange(len(vectors)) if found is None else MergeSteps.of(images).cut(found.at)
 
 
 ALBUMS = {
@@ -114,7 +110,7 @@ def test_the_threshold_follows_the_unit_of_the_similarities():
 def test_expected_precision_is_near_the_truth():
     vectors, people = faces([4] * 60 + [1] * 150, noise=0.75)
     found = find_merge_threshold(linked(vectors))
-    labels = _Tree.of(linked(vectors)).cut(found.at)
+    labels = MergeSteps.of(linked(vectors)).cut(found.at)
     same_group = np.triu(labels[:, None] == labels[None, :], 1)
     same_person = people[:, None] == people[None, :]
     assert found.precision[found.at] == pytest.approx(same_person[same_group].mean(), abs=0.05)
@@ -123,7 +119,7 @@ def test_expected_precision_is_near_the_truth():
 
 def test_counts_of_groups_equal_a_walk_over_the_merges():
     vectors, _ = faces([6, 3, 2, 1, 1])
-    tree = _Tree.of(linked(vectors))
+    tree = MergeSteps.of(linked(vectors))
     for at in range(len(tree.height)):
         sizes = np.bincount(tree.cut(at - 1))
         assert tree.groups[at].sum() == len(sizes)
@@ -134,7 +130,7 @@ def test_counts_of_groups_equal_a_walk_over_the_merges():
 def test_pairs_between_groups_weigh_the_same_for_every_two_groups():
     similarity = np.random.default_rng(0).normal(size=(6, 6))
     similarity += similarity.T
-    between = _pairs_between(similarity, np.array([0, 0, 0, 1, 1, 2]))
+    between = pairs_between(similarity, np.array([0, 0, 0, 1, 1, 2]))
     assert len(between.values) == 3 * 2 + 3 * 1 + 2 * 1
     assert between.weight.sum() == pytest.approx(3)
     assert (np.diff(between.values) >= 0).all()
@@ -147,13 +143,13 @@ def test_mutual_neighbors_are_the_first_groups():
 
 
 def test_z_is_the_logarithm_of_the_distance_and_can_be_undone():
-    between = _pairs_between(np.random.default_rng(0).normal(0, 0.09, (200, 200)), np.arange(200))
-    scale = _Scale.of(between, 1.0)
+    between = pairs_between(np.random.default_rng(0).normal(0, 0.09, (200, 200)), np.arange(200))
+    scale = ZScale.of(between, 1.0)
     assert scale.highest == pytest.approx((1 - scale.center) / scale.spread)
     half = (1 + scale.center) / 2
     assert scale.z(np.array(half)) == pytest.approx(scale.highest * np.log(2))
     assert scale.z(np.array(scale.center - scale.spread)) == pytest.approx(-1)
-    narrow = _Scale.of(between, 0.15)
+    narrow = ZScale.of(between, 0.15)
     assert narrow.z(np.array(0.149)) > 3
     for one in (scale, narrow):
         for value in (-0.2, 0.0, 0.1, 0.14):
